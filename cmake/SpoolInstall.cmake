@@ -1,0 +1,11 @@
+# cmake --install: library, headers and the package that find_package(Spool) reads.
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+
+install(TARGETS spool EXPORT SpoolTargets FILE_SET HEADERS)
+install(EXPORT SpoolTargets NAMESPACE Spool:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/Spool)
+configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/SpoolConfig.cmake.in ${PROJECT_BINARY_DIR}/SpoolConfig.cmake
+  INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/Spool)
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/SpoolConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/SpoolConfig.cmake ${PROJECT_BINARY_DIR}/SpoolConfigVersion.cmake
+  DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/Spool)
