@@ -12,6 +12,7 @@
 #include "spool/autograd/autograd.h"
 #include "spool/autograd/creation.h"
 #include "spool/autograd/node.h"
+#include "spool/autograd/observer.h"
 #include "spool/autograd/ops.h"
 #include "spool/core/errors.h"
 
@@ -246,6 +247,7 @@ void run(std::span<const Tensor> outputs, std::span<const Tensor> grad_outputs, 
     grads_in.assign(node.inputs.size(), Tensor());
     node.backward(std::span<const Tensor>(grads_out.data(), grads_out.size()), grads_in);
     grads_out.clear();
+    if (detail::tape_observer) detail::tape_observer->ran(node, grads_in);
     if (!keep) node.free_saved();
     for (std::size_t i = 0; i < grads_in.size(); ++i) {
       const Edge& e = node.inputs[i];

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "spool/autograd/creation.h"
+#include "spool/autograd/observer.h"
 #include "spool/core/errors.h"
 
 namespace spool {
@@ -100,6 +101,7 @@ Tensor set_history(Tensor output, const Ref<Node>& node) {
   t.requires_grad = true;
   t.grad_fn = node;
   t.output_nr = nr;
+  if (detail::tape_observer) detail::tape_observer->recorded(*node, output);
   return output;
 }
 

@@ -4,6 +4,8 @@
 
 namespace spool {
 
+std::string version() { return SPOOL_VERSION; }
+
 std::string build_info() {
 #if defined(__clang__)
   const char* compiler = "Clang " __clang_version__;

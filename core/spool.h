@@ -27,7 +27,12 @@
 #include <spool/optim/adam.h>
 #include <spool/optim/schedule.h>
 #include <spool/optim/sgd.h>
+#include <spool/train/checkpoint.h>
+#include <spool/train/evaluate.h>
 #include <spool/train/interrupt.h>
+#include <spool/train/log.h>
 #include <spool/train/metrics.h>
 #include <spool/train/progress.h>
 #include <spool/train/safetensors.h>
+#include <spool/train/summary.h>
+#include <spool/train/trainer.h>

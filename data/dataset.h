@@ -126,6 +126,7 @@ class Subset final : public Dataset {
   }
   const std::vector<std::string>& class_names() const override { return dataset_->class_names(); }
   const std::vector<std::int64_t>& indices() const { return indices_; }
+  const Dataset& dataset() const { return *dataset_; }
 
  private:
   DatasetRef dataset_;

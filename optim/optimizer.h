@@ -65,6 +65,11 @@ class Optimizer {
 
   std::vector<Group>& groups() { return groups_; }
   const std::vector<Group>& groups() const { return groups_; }
+  // How gradients are clipped and checked from the next step on.
+  ClipOptions& clip_options() { return clip_; }
+  const ClipOptions& clip_options() const { return clip_; }
+  // "Adam"
+  const char* name() const { return name_; }
   // The rate of the first group; sets that of all groups.
   double lr() const { return groups_.front().lr; }
   void set_lr(double lr);
@@ -94,7 +99,6 @@ class Optimizer {
                       const Tensor& norm) = 0;
 
   [[noreturn]] void throw_bad_option(const char* option, double value, const char* expected) const;
-  const char* name() const { return name_; }
 
  private:
   void check_gradients() const;

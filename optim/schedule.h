@@ -30,6 +30,10 @@ class Schedule {
   // Goes to any epoch. Throws ValueError where the schedule does not reach.
   void set_epoch(std::int64_t epoch);
 
+  // "StepLR"
+  const char* name() const { return name_; }
+  Optimizer& optimizer() const { return optimizer_; }
+
   // The epoch and the base rates. Loading sets the optimizer's rates as if the schedule had never stopped.
   StateDict state_dict() const;
   void load_state_dict(const StateDict& state);
@@ -39,10 +43,8 @@ class Schedule {
   // The rate of an epoch. Derived constructors end with set_epoch(0).
   virtual double rate(std::int64_t epoch, double base_lr) const = 0;
   virtual void apply(std::int64_t epoch);
-  Optimizer& optimizer() const { return optimizer_; }
   const std::vector<double>& base_lrs() const { return base_lrs_; }
   void set_base_lr(double lr);
-  const char* name() const { return name_; }
   friend class SequentialLR;
 
  private:

@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "spool/autograd/creation.h"
 #include "spool/autograd/grad_mode.h"
 #include "spool/autograd/ops.h"
 #include "spool/core/errors.h"
+#include "spool/train/state.h"
 
 namespace spool {
 namespace {
@@ -23,13 +25,28 @@ void check_batch(const char* metric, const Tensor& logits, const Tensor& labels)
 
 // `sum` += `part`, where `sum` may still be undefined.
 void accumulate(Tensor& sum, const Tensor& part) {
-  if (sum.defined())
-    sum.add_(part);
-  else
+  if (!sum.defined())
     sum = part.clone();
+  else
+    sum = sum.to(part.device()).add_(part);  // a sum that was loaded lies in host memory
+}
+
+// A sum and, where there is one, a number of samples; the sum is left out before anything was added.
+StateDict state_of(const Tensor& sum, std::int64_t count) {
+  StateDict state{{"count", detail::state_integer(count)}};
+  if (sum.defined()) state.push_back({"sum", sum});
+  return state;
+}
+
+void load_sum(const char* metric, const StateDict& state, Tensor& sum, std::int64_t& count) {
+  const auto n = detail::state_value<std::int64_t>(metric, state, "count");
+  sum = n ? detail::state_entry(metric, state, "sum").clone() : Tensor();
+  count = n;
 }
 
 }  // namespace
+
+Metric::~Metric() = default;
 
 void RunningMean::add(const Tensor& mean, std::int64_t count) {
   if (mean.numel() != 1)
@@ -42,17 +59,48 @@ void RunningMean::add(const Tensor& mean, std::int64_t count) {
 
 double RunningMean::value() const { return count_ ? sum_.item<double>() / static_cast<double>(count_) : kNaN; }
 
+StateDict RunningMean::state_dict() const { return state_of(sum_, count_); }
+void RunningMean::load_state_dict(const StateDict& state) { load_sum("RunningMean", state, sum_, count_); }
+
+void Accuracy::count(const Tensor& correct, std::int64_t samples) {
+  accumulate(correct_, correct);
+  count_ += samples;
+}
+
+StateDict Accuracy::state_dict() const { return state_of(correct_, count_); }
+void Accuracy::load_state_dict(const StateDict& state) { load_sum(name().c_str(), state, correct_, count_); }
+
 void Accuracy::add(const Tensor& logits, const Tensor& labels) {
   check_batch("Accuracy", logits, labels);
   if (labels.size(0) == 0) return;
   NoGrad guard;
-  accumulate(correct_, sum(eq(argmax(logits.detach(), 1), labels)));
-  count_ += labels.size(0);
+  count(sum(eq(argmax(logits.detach(), 1), labels)), labels.size(0));
 }
 
 double Accuracy::value() const { return count_ ? correct_.item<double>() / static_cast<double>(count_) : kNaN; }
 
-ConfusionMatrix::ConfusionMatrix(std::int64_t num_classes) : classes_(num_classes) {
+TopK::TopK(std::int64_t k) : Accuracy(fmt::format("top{}", k)), k_(k) {
+  if (k < 1) throw ValueError("TopK", fmt::format("k must be at least 1, not {}", k));
+}
+
+void TopK::add(const Tensor& logits, const Tensor& labels) {
+  check_batch("TopK", logits, labels);
+  if (logits.size(1) < k_)
+    throw ShapeError("TopK", fmt::format("the {} largest of {} logits: choose a smaller k", k_, logits.size(1)),
+                     {{"logits", logits}});
+  if (labels.size(0) == 0) return;
+  NoGrad guard;
+  const Tensor best = topk(logits.detach(), k_, 1).indices;
+  count(sum(eq(best, labels.unsqueeze(1))), labels.size(0));
+}
+
+void MeanMetric::add(const Tensor& output, const Tensor& target) {
+  if (output.dim() < 1 || output.size(0) == 0) return;
+  NoGrad guard;
+  mean_.add(function_(output.detach(), target), output.size(0));
+}
+
+ConfusionMatrix::ConfusionMatrix(std::int64_t num_classes) : Metric("balanced_accuracy"), classes_(num_classes) {
   if (num_classes < 1) throw ValueError("ConfusionMatrix", fmt::format("num_classes must be at least 1, not {}", num_classes));
 }
 
@@ -66,7 +114,8 @@ void ConfusionMatrix::add(const Tensor& logits, const Tensor& labels) {
   if (any(wrong).item<bool>())
     throw IndexError("ConfusionMatrix", fmt::format("a label is outside of 0 .. {}", classes_ - 1), {{"labels", labels}});
   const Tensor cells = labels * classes_ + argmax(logits.detach(), 1);
-  const Tensor before = counts_.defined() ? counts_ : zeros({classes_ * classes_}, {.dtype = i64, .device = labels.device()});
+  const Tensor before =
+      counts_.defined() ? counts_.to(labels.device()) : zeros({classes_ * classes_}, {.dtype = i64, .device = labels.device()});
   counts_ = scatter_add(before, 0, cells, ones_like(cells));
 }
 
@@ -95,6 +144,23 @@ double ConfusionMatrix::accuracy() const {
     if (i % (static_cast<std::size_t>(classes_) + 1) == 0) right += n[i];
   }
   return total > 0 ? right / total : kNaN;
+}
+
+double ConfusionMatrix::value() const {
+  double total = 0;
+  int classes = 0;
+  for (const double accuracy : per_class_accuracy())
+    if (!std::isnan(accuracy)) total += accuracy, ++classes;
+  return classes ? total / classes : kNaN;
+}
+
+StateDict ConfusionMatrix::state_dict() const { return {{"counts", counts()}}; }
+
+void ConfusionMatrix::load_state_dict(const StateDict& state) {
+  const Tensor* t = find_tensor(state, "counts");
+  if (!t || !t->defined() || t->shape() != Shape{classes_, classes_})
+    throw ValueError("ConfusionMatrix", fmt::format("the state is not that of a matrix of {} classes", classes_));
+  counts_ = t->clone().reshape({classes_ * classes_});
 }
 
 std::string per_class_table(const ConfusionMatrix& matrix, const std::vector<std::string>& names) {

@@ -64,7 +64,7 @@ std::string format_progress(const Progress& p, int width) {
 }
 
 ProgressBar::ProgressBar(std::string label, std::int64_t total, ProgressOptions options)
-    : progress_{.label = std::move(label), .total = total},
+    : progress_{.label = std::move(label), .total = total, .unit = options.unit},
       options_(options),
       terminal_(options.terminal.value_or(::isatty(::fileno(options.out)) != 0)),
       start_(now()) {}

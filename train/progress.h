@@ -23,6 +23,7 @@ struct ProgressOptions {
   std::FILE* out = stdout;
   std::optional<bool> terminal = {};  // whether `out` is one; found out where not given
   double interval = 0.1;              // seconds between two drawings
+  const char* unit = "images";        // what is counted
 };
 
 // Draws progress in place on a terminal, at most every `interval` seconds; elsewhere prints nothing but what finish() is given.

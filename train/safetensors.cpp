@@ -15,7 +15,9 @@
 #include "spool/autograd/grad_mode.h"
 #include "spool/core/errors.h"
 #include "spool/train/atomic_file.h"
+#include "spool/train/checkpoint.h"
 #include "spool/train/safetensors_header.h"
+#include "spool/train/state.h"
 
 namespace spool {
 namespace {
@@ -150,7 +152,9 @@ void save_weights(const Module& module, const std::string& path, const Metadata&
 }
 
 LoadResult load_weights(Module& module, const std::string& path, LoadWeightsOptions options) {
-  return module.load_state_dict(load_safetensors(path).tensors, {.strict = options.strict, .source = path});
+  TensorFile file = load_safetensors(path);
+  if (is_checkpoint(file)) file.tensors = detail::part_of_state(file.tensors, "model");
+  return module.load_state_dict(file.tensors, {.strict = options.strict, .source = path});
 }
 
 }  // namespace spool

@@ -34,6 +34,7 @@ void save_weights(const Module& module, const std::string& path, const Metadata&
 struct LoadWeightsOptions {
   bool strict = true;  // see Module::load_state_dict
 };
+// From such a file, or from a checkpoint, of which the rest is left aside.
 LoadResult load_weights(Module& module, const std::string& path, LoadWeightsOptions options = {});
 
 }  // namespace spool

@@ -1,0 +1,75 @@
+// One call of Trainer::fit; what train/trainer*.cpp share, not for users.
+#pragma once
+#include <chrono>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "spool/train/checkpoint.h"
+#include "spool/train/interrupt.h"
+#include "spool/train/progress.h"
+#include "spool/train/trainer.h"
+
+namespace spool {
+
+struct Trainer::Run {
+  Run(Trainer& trainer, DataLoader& training, DataLoader* validation);
+  Run(const Run&) = delete;
+  Run& operator=(const Run&) = delete;
+
+  void check_before();  // the guards that need no training
+  void resume();        // from options.resume
+  void one_epoch();     // or what is left of it
+  bool ended() const { return interrupt.requested() || !t.stop_reason_.empty(); }
+  TrainReport finish();
+  template <class... A, class... B>
+  void tell(void (Callback::*hook)(Trainer&, A...), const B&... arguments) {
+    for (Callback* c : o.callbacks) (c->*hook)(t, arguments...);
+  }
+
+ private:
+  bool train_epoch();  // false when it ended early
+  void train_window(DataLoader::Iterator& at);
+  // Their forward and backward; returns the mean loss.
+  double forward_backward(const Batch& batch, std::vector<std::pair<Tensor, Tensor>>& outputs);
+  [[noreturn]] void throw_nonfinite(const std::string& what, const std::vector<Batch>& window);
+  std::optional<std::string> nonfinite_gradient() const;
+  void end_epoch(EpochRecord record);
+  bool improved(const EpochRecord& record);
+  void update_progress();
+  void say(const std::string& line);
+  void warn(const std::string& text);
+  void print_epoch(const EpochRecord& record);
+
+  RunParts parts() const;
+  Checkpoint position() const;
+  void save(const std::string& path);
+  void load_position(const LoadedCheckpoint& from);
+  void check_same_loader(const LoadedCheckpoint& from) const;
+
+  Trainer& t;
+  Module& model;
+  Optimizer& optimizer;
+  const TrainerOptions& o;
+  DataLoader& training;
+  DataLoader* validation;
+  const Device device;
+  const Interrupt interrupt;
+  ForwardState before_step;
+  std::optional<ProgressBar> bar;
+  const std::string monitor, unit;
+  std::chrono::steady_clock::time_point epoch_start;
+  bool first_step = true;
+  double last_lr = 0;
+
+  // What a checkpoint carries.
+  std::int64_t epoch = 0;          // epochs finished
+  std::int64_t batch = 0;          // batches of the next one finished
+  std::uint64_t loader_epoch = 0;  // of the loader, when `epoch` was 0
+  std::int64_t bad_epochs = 0;     // since the best one
+  double seconds_before = 0;       // of this epoch, before a resume
+  RunningMean loss, grad_norm;     // of this epoch
+  std::vector<AnyMetric> metrics;
+};
+
+}  // namespace spool
