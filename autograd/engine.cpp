@@ -81,6 +81,7 @@ void accumulate(Tensor& into, Tensor grad) {
     into = std::move(grad);
   } else if (!thread_state.grad_enabled && unshared(into) && into.strides() == grad.strides() && is_dense(into)) {
     into.add_(grad);
+    into.impl()->channels_sum_to_zero &= grad.impl()->channels_sum_to_zero;
   } else {
     into = add(into, grad);
   }
@@ -103,6 +104,18 @@ Tensor fitted(const char* source, Tensor grad, const Shape& shape, DType dtype, 
   if (grad.dtype() != dtype) grad = grad.to(dtype);
   return grad;
 }
+
+// The backward pass of an operation belongs to the layer that recorded it: so say errors, profiles and the tape of the tape.
+class LayerGuard {
+ public:
+  LayerGuard() = default;
+  ~LayerGuard() { thread_state.layer = before_; }
+  LayerGuard(const LayerGuard&) = delete;
+  LayerGuard& operator=(const LayerGuard&) = delete;
+
+ private:
+  const LayerPath* before_ = thread_state.layer;
+};
 
 // What a run is to leave where.
 struct Request {
@@ -237,6 +250,8 @@ void run(std::span<const Tensor> outputs, std::span<const Tensor> grad_outputs, 
   for (auto& [edge, seed] : roots) deliver(edge, seed);
   roots.clear();
 
+  const PhaseGuard phase(Phase::backward);
+  const LayerGuard layer;
   std::vector<Tensor> grads_in;
   while (!queue.empty()) {
     Node& node = *queue.top();
@@ -244,6 +259,7 @@ void run(std::span<const Tensor> outputs, std::span<const Tensor> grad_outputs, 
     const Ref<Node> alive(&node);
     Slots grads_out = waiting.take(&node);
     if (node.hooks) run_hooks(node, grads_out);
+    thread_state.layer = node.scope;
     grads_in.assign(node.inputs.size(), Tensor());
     node.backward(std::span<const Tensor>(grads_out.data(), grads_out.size()), grads_in);
     grads_out.clear();

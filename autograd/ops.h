@@ -255,7 +255,7 @@ struct AvgPool2dOptions {
 Tensor avg_pool2d(const Tensor& x, const AvgPool2dOptions& options);
 Tensor adaptive_avg_pool2d(const Tensor& x, Size2 output_size);
 
-// --- normalisation (ops/norm.cpp) -------------------------------------------------------------------------------------------------------------
+// --- normalisation (ops/batch_norm.cpp, ops/norm.cpp) -------------------------------------------------------------------------------------------------------------
 struct BatchNormOptions {
   bool training = false;
   double momentum = 0.1;  // running = (1 - momentum) * running + momentum * batch
@@ -265,6 +265,13 @@ struct BatchNormOptions {
 // two values per channel, else ValueError) and the running ones are updated in place (variance over n - 1); else the running ones are used.
 Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, Tensor& running_mean, Tensor& running_var,
                   const BatchNormOptions& options = {});
+// relu(batch_norm(x, ...) + residual) with fewer passes over memory, and less of it held for backward(). residual has x's shape or is undefined.
+Tensor batch_norm_relu(const Tensor& x, const Tensor& weight, const Tensor& bias, Tensor& running_mean, Tensor& running_var,
+                       const BatchNormOptions& options = {}, const Tensor& residual = {});
+// max_pool2d(relu(batch_norm(x, ...)), pool), likewise, for x [N, C, H, W]. Pools whose windows overlap, are padded or have more than 254 elements come after batch_norm_relu
+// as an operation of their own.
+Tensor batch_norm_relu_max_pool2d(const Tensor& x, const Tensor& weight, const Tensor& bias, Tensor& running_mean,
+                                  Tensor& running_var, const MaxPool2dOptions& pool, const BatchNormOptions& options = {});
 // Over the last dimensions, whose sizes are `normalized_shape`; weight and bias have that shape or are undefined.
 Tensor layer_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight = {}, const Tensor& bias = {},
                   double eps = 1e-5);

@@ -32,6 +32,7 @@
 #include <spool/train/interrupt.h>
 #include <spool/train/log.h>
 #include <spool/train/metrics.h>
+#include <spool/train/profiler.h>
 #include <spool/train/progress.h>
 #include <spool/train/safetensors.h>
 #include <spool/train/summary.h>

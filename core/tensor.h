@@ -201,6 +201,8 @@ struct TensorImpl final : RefCounted, PooledObject {
   DType dtype;
   bool requires_grad = false;
   GradState grad_state = GradState::fresh;
+  // Of a gradient on its way: batch norm made it, so that over all dimensions but 1 it sums to zero, and a bias there has nothing to add up.
+  bool channels_sum_to_zero = false;
   std::uint32_t output_nr = 0;
   Ref<Node> grad_fn;
   Tensor grad;

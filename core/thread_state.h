@@ -1,6 +1,8 @@
-// The two things a thread carries: whether operations are recorded, and which layer is running.
+// What a thread carries: whether operations are recorded, which layer is running, what for, and who wants to know.
 #pragma once
+#include <cstdint>
 #include <string>
+#include <vector>
 
 namespace spool {
 
@@ -11,11 +13,30 @@ struct LayerPath {
   std::string description;
 };
 
+// The part of a training step that a thread is in.
+enum class Phase : std::uint8_t { forward, backward, update };
+
+struct KernelRun;
+
 struct ThreadState {
   bool grad_enabled = true;
+  Phase phase = Phase::forward;
   const LayerPath* layer = nullptr;
+  std::vector<KernelRun>* kernel_runs = nullptr;  // of a running Profiler
 };
 
 inline constinit thread_local ThreadState thread_state;
+
+// Says for the length of a scope which part of a step runs.
+class PhaseGuard {
+ public:
+  explicit PhaseGuard(Phase phase) : before_(thread_state.phase) { thread_state.phase = phase; }
+  ~PhaseGuard() { thread_state.phase = before_; }
+  PhaseGuard(const PhaseGuard&) = delete;
+  PhaseGuard& operator=(const PhaseGuard&) = delete;
+
+ private:
+  Phase before_;
+};
 
 }  // namespace spool

@@ -33,15 +33,15 @@ SPOOL_DECLARE(cuda)
 
 template <class Op>
 void unary(const Op& op, const Tensor& x, Tensor& y) {
-  SPOOL_DISPATCH(y, unary(op, x, y));
+  SPOOL_RUN(Op::name, (x, y), y, unary(op, x, y));
 }
 template <class Op>
 void unary_backward(const Op& op, const Tensor& saved, const Tensor& g, Tensor& gx) {
-  SPOOL_DISPATCH(gx, unary_backward(op, saved, g, gx));
+  SPOOL_RUN(Op::name, (saved, g, gx), gx, unary_backward(op, saved, g, gx));
 }
 template <class Op>
 void binary(const Op& op, const Tensor& a, const Tensor& b, Tensor& y) {
-  SPOOL_DISPATCH(y, binary(op, a, b, y));
+  SPOOL_RUN(Op::name, (a, b, y), y, binary(op, a, b, y));
 }
 
 // y = condition ? a : b; condition boolean, a, b and y of one type.

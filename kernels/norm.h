@@ -15,7 +15,12 @@ SPOOL_KERNEL(batch_norm_train,
              (const Tensor& x, const Tensor& weight, const Tensor& bias, Tensor& running_mean, Tensor& running_var,
               double momentum, double eps, Tensor& y, Tensor& mean, Tensor& inv_std),
              (x, weight, bias, running_mean, running_var, momentum, eps, y, mean, inv_std), y)
-// The same with the mean and inv_std given.
+// Its first half: mean, inv_std and the running statistics.
+SPOOL_KERNEL(batch_norm_stats,
+             (const Tensor& x, Tensor& running_mean, Tensor& running_var, double momentum, double eps, Tensor& mean,
+              Tensor& inv_std),
+             (x, running_mean, running_var, momentum, eps, mean, inv_std), mean)
+// Its second half, for any mean and inv_std.
 SPOOL_KERNEL(batch_norm_apply,
              (const Tensor& x, const Tensor& mean, const Tensor& inv_std, const Tensor& weight, const Tensor& bias, Tensor& y),
              (x, mean, inv_std, weight, bias, y), y)

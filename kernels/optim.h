@@ -34,6 +34,7 @@ struct SgdEntry {
   Tensor param, grad;
   Tensor momentum_buffer;  // undefined without momentum
   std::int64_t step;       // 1 for the first one, in which the buffer is set to the gradient
+  std::size_t bytes() const { return total_bytes(param, grad, momentum_buffer); }
 };
 // SgdUpdate for every element.
 SPOOL_KERNEL(sgd, (std::span<const SgdEntry> entries, const SgdStep& step, const GradTransform& transform, const Tensor& norm),
@@ -47,6 +48,7 @@ struct AdamEntry {
   Tensor param, grad, exp_avg, exp_avg_sq;
   Tensor max_exp_avg_sq;  // undefined without amsgrad
   std::int64_t step;      // 1 for the first one
+  std::size_t bytes() const { return total_bytes(param, grad, exp_avg, exp_avg_sq, max_exp_avg_sq); }
 };
 // AdamUpdate for every element.
 SPOOL_KERNEL(adam, (std::span<const AdamEntry> entries, const AdamStep& step, const GradTransform& transform, const Tensor& norm),

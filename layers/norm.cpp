@@ -75,19 +75,41 @@ void BatchNormBase::reset_parameters() {
   reset(weight, bias);
 }
 
-Tensor BatchNormBase::forward(const Tensor& x) {
+template <class F>
+Tensor BatchNormBase::run(const Tensor& x, const F& operation) {
   check_input(x);
   const bool use_batch = is_training() || !options.track_running_stats, update = is_training() && options.track_running_stats;
   const double momentum = options.momentum ? *options.momentum
                           : update         ? 1 / (static_cast<double>(num_batches_tracked.item<std::int64_t>()) + 1)
                                            : 0;
-  Tensor y =
-      batch_norm(x, weight, bias, running_mean, running_var, {.training = use_batch, .momentum = momentum, .eps = options.eps});
+  Tensor y = operation(BatchNormOptions{.training = use_batch, .momentum = momentum, .eps = options.eps});
   if (update) {
     NoGrad guard;
     num_batches_tracked.add_(1);
   }
   return y;
+}
+
+Tensor BatchNormBase::forward(const Tensor& x) {
+  return run(x, [&](const BatchNormOptions& o) { return batch_norm(x, weight, bias, running_mean, running_var, o); });
+}
+
+Tensor BatchNormBase::relu(const Tensor& x) {
+  const LayerScope scope(*this);
+  return run(x, [&](const BatchNormOptions& o) { return batch_norm_relu(x, weight, bias, running_mean, running_var, o); });
+}
+
+Tensor BatchNormBase::add_relu(const Tensor& x, const Tensor& residual) {
+  const LayerScope scope(*this);
+  return run(x,
+             [&](const BatchNormOptions& o) { return batch_norm_relu(x, weight, bias, running_mean, running_var, o, residual); });
+}
+
+Tensor BatchNorm2d::relu_max_pool2d(const Tensor& x, const MaxPool2dOptions& pool) {
+  const LayerScope scope(*this);
+  return run(x, [&](const BatchNormOptions& o) {
+    return batch_norm_relu_max_pool2d(x, weight, bias, running_mean, running_var, pool, o);
+  });
 }
 
 std::string BatchNormBase::extra_repr() const {

@@ -130,7 +130,8 @@ void Optimizer::step(StepOptions options) {
   if (options.average_over < 1)
     throw ValueError(name_, fmt::format("average_over must be at least 1, not {}", options.average_over));
   check_gradients();
-  NoGrad guard;
+  const NoGrad guard;
+  const PhaseGuard phase(Phase::update);
   kernels::GradTransform transform{.scale = 1 / static_cast<double>(options.average_over)};
   if (clip_.clip_norm) transform.max_norm = *clip_.clip_norm;
   if (clip_.clip_value) transform.clip_value = *clip_.clip_value;

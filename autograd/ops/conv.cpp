@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "spool/autograd/creation.h"
 #include "spool/autograd/grad_mode.h"
 #include "spool/autograd/node.h"
 #include "spool/autograd/ops.h"
@@ -61,7 +62,11 @@ struct Conv2dNode final : Node {
   Conv2dNode() : Node("conv2d") {}
   void backward(std::span<const Tensor> grad_out, std::span<Tensor> grad_in) override {
     const Tensor g = channels_last(grad_out[0]);
-    const bool with_bias = inputs.size() > 2 && needs(2);
+    bool with_bias = inputs.size() > 2 && needs(2);
+    if (with_bias && g.impl()->channels_sum_to_zero) {
+      grad_in[2] = zeros({weight_shape[0]}, {.dtype = g.dtype(), .device = g.device()});
+      with_bias = false;
+    }
     if (needs(0)) grad_in[0] = detail::conv2d_input_grad(g, weight.get(), input_shape, options);
     if (needs(1) && with_bias && !grad_enabled()) {
       grad_in[1] = empty(weight_shape, {.dtype = g.dtype(), .device = g.device()}, weight_format);

@@ -19,4 +19,7 @@ Tensor conv2d_input_grad(const Tensor& grad, const Tensor& weight, const Shape& 
 Tensor conv2d_weight_grad(const Tensor& input, const Tensor& grad, const Shape& weight_shape, const ConvOptions& options,
                           MemoryFormat format = MemoryFormat::contiguous);
 
+// The shape of max_pool2d's result. Throws what max_pool2d throws.
+Shape max_pool2d_shape(const Tensor& x, const MaxPool2dOptions& options);
+
 }  // namespace spool::detail

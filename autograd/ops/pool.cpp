@@ -6,6 +6,7 @@
 #include "spool/autograd/node.h"
 #include "spool/autograd/ops.h"
 #include "spool/autograd/ops/checks.h"
+#include "spool/autograd/ops/internal.h"
 
 namespace spool {
 namespace {
@@ -37,6 +38,10 @@ Shape pooled_shape(const char* op, const Tensor& x, const PoolParams& p, bool ce
 }
 
 // --- maximum
+
+PoolParams params(const MaxPool2dOptions& o) {
+  return {.kernel = o.kernel_size, .stride = o.stride.value_or(o.kernel_size), .padding = o.padding, .dilation = o.dilation};
+}
 
 Tensor gather_maxima(const Tensor& x, const Tensor& index, const PoolParams& p);
 
@@ -145,9 +150,8 @@ Tensor mean_pool_grad(const Tensor& grad, const Shape& shape, std::optional<Pool
 
 }  // namespace
 
-Tensor max_pool2d(const Tensor& input, const MaxPool2dOptions& o) {
-  const PoolParams p{
-      .kernel = o.kernel_size, .stride = o.stride.value_or(o.kernel_size), .padding = o.padding, .dilation = o.dilation};
+Shape detail::max_pool2d_shape(const Tensor& input, const MaxPool2dOptions& o) {
+  const PoolParams p = params(o);
   const Shape shape = pooled_shape("max_pool2d", input, p, o.ceil_mode);
   // Dilated windows can step over a small input, and a last one that begins inside can have nothing but padding left.
   const auto all_touch = [](std::int64_t windows, std::int64_t size, std::int64_t kernel, std::int64_t stride,
@@ -164,6 +168,12 @@ Tensor max_pool2d(const Tensor& input, const MaxPool2dOptions& o) {
                      fmt::format("a window of the kernel {} with dilation {} and padding {} covers nothing of the input",
                                  text(p.kernel), text(p.dilation), text(p.padding)),
                      {{"input", input}});
+  return shape;
+}
+
+Tensor max_pool2d(const Tensor& input, const MaxPool2dOptions& o) {
+  const Shape shape = detail::max_pool2d_shape(input, o);
+  const PoolParams p = params(o);
   const Tensor x = channels_last(input);
   Tensor y = image(shape, x);
   const bool small = p.kernel.h * p.kernel.w <= 256;

@@ -12,8 +12,8 @@ struct ConvNet : spool::Module {
 
   // x [N, 3, 32, 32] -> logits [N, 10]
   spool::Tensor forward(const spool::Tensor& x) override {
-    spool::Tensor h = max_pool2d(relu(bn1(conv1(x))), {.kernel_size = 2});
-    h = max_pool2d(relu(bn2(conv2(h))), {.kernel_size = 2});
+    spool::Tensor h = bn1.relu_max_pool2d(conv1(x), {.kernel_size = 2});
+    h = bn2.relu_max_pool2d(conv2(h), {.kernel_size = 2});
     return fc2(relu(fc1(flatten(h, 1))));
   }
 };

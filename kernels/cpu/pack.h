@@ -120,6 +120,26 @@ struct ComputeType<bfloat16> {
 template <class T>
 using compute_t = typename ComputeType<T>::type;
 
+// bf16 is the upper half of a float; rounding is to nearest, ties to even, and a NaN stays one.
+typedef std::uint16_t Halves __attribute__((vector_size(32)));
+typedef std::uint32_t Words __attribute__((vector_size(64)));
+SPOOL_INLINE Pack<float> load_bf16(const void* p) {
+  Halves h;
+  std::memcpy(&h, p, 32);
+  const Words w = __builtin_convertvector(h, Words) << 16;
+  Pack<float> r;
+  std::memcpy(&r.v, &w, 64);
+  return r;
+}
+SPOOL_INLINE void store_bf16(const Pack<float>& x, void* p) {
+  Words w;
+  std::memcpy(&w, &x.v, 64);
+  const Words rounded = (w + (0x7FFFu + ((w >> 16) & 1u))) >> 16, quiet = (w >> 16) | 0x40u;
+  const auto number = x.v == x.v;
+  const Halves h = __builtin_convertvector(number ? rounded : quiet, Halves);
+  std::memcpy(p, &h, 32);
+}
+
 // The first n of up to `width` elements at p, `stride` bytes apart; the rest of the pack is 1, where every formula is finite.
 template <class T>
 SPOOL_INLINE Pack<compute_t<T>> load(const std::byte* p, std::int64_t stride, std::int64_t n) {
@@ -130,6 +150,8 @@ SPOOL_INLINE Pack<compute_t<T>> load(const std::byte* p, std::int64_t stride, st
       std::memcpy(&r.v, p, 64);
       return r;
     }
+  } else if (n == Pack<C>::width && stride == sizeof(T)) {
+    return load_bf16(p);
   }
   alignas(64) C lanes[Pack<C>::width];
   if (stride == sizeof(T)) {
@@ -150,6 +172,9 @@ SPOOL_INLINE void store(const Pack<compute_t<T>>& x, std::byte* p, std::int64_t 
       std::memcpy(p, &x.v, 64);
       return;
     }
+  } else if (n == Pack<C>::width && stride == sizeof(T)) {
+    store_bf16(x, p);
+    return;
   }
   alignas(64) C lanes[Pack<C>::width];
   std::memcpy(lanes, &x.v, 64);

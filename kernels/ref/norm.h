@@ -57,8 +57,8 @@ void batch_norm_apply(const Tensor& x, const Tensor& mean, const Tensor& inv_std
 }
 
 template <class T>
-void batch_norm_train(const Tensor& x, const Tensor& weight, const Tensor& bias, Tensor& running_mean, Tensor& running_var,
-                      double momentum, double eps, Tensor& y, Tensor& mean, Tensor& inv_std) {
+void batch_norm_stats(const Tensor& x, Tensor& running_mean, Tensor& running_var, double momentum, double eps, Tensor& mean,
+                      Tensor& inv_std) {
   using S = accumulate_t<T>;
   const Channels<const T> xs(x);
   const double n = xs.count();
@@ -74,7 +74,6 @@ void batch_norm_train(const Tensor& x, const Tensor& weight, const Tensor& bias,
     update_running<S>(running_mean, c, momentum, m);
     update_running<S>(running_var, c, momentum, squares / (n - 1));
   }
-  batch_norm_apply<T>(x, mean, inv_std, weight, bias, y);
 }
 
 template <class T>

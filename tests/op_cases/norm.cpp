@@ -49,6 +49,53 @@ void add_norm_cases(OpTable& table) {
                              },
                          .bf16_tolerance = 6e-2});
 
+  // `call` gets x, weight, bias, running statistics, options and, where there is to be one, a residual.
+  const auto fused = [&](const char* op, const char* variant, Shape x, bool affine, bool training, bool residual, auto call,
+                         double least_weight = 0.5) {
+    table.cases.push_back({.op = op,
+                           .variant = variant,
+                           .inputs =
+                               [=] {
+                                 Tensors in{random(x, -1, 1, 1) * 2 + 0.5};
+                                 if (affine) {
+                                   in.push_back(random({x[1]}, least_weight, 1.5, 2));
+                                   in.push_back(random({x[1]}, -0.5, 0.5, 3));
+                                 }
+                                 if (residual) in.push_back(random(x, -1, 1, 6));
+                                 return in;
+                               },
+                           .f =
+                               [=](const Tensors& in) {
+                                 Tensor mean = random({x[1]}, -1, 1, 4).to(in[0].dtype()),
+                                        var = random({x[1]}, 0.5, 1.5, 5).to(in[0].dtype());
+                                 const Tensor none;
+                                 return Tensors{call(in[0], affine ? in[1] : none, affine ? in[2] : none, mean, var,
+                                                     BatchNormOptions{.training = training}, residual ? in.back() : none)};
+                               },
+                           .bf16_tolerance = 8e-2});
+  };
+  const auto with_relu = [](const Tensor& x, const Tensor& w, const Tensor& b, Tensor& m, Tensor& v, const BatchNormOptions& o,
+                            const Tensor& residual) { return batch_norm_relu(x, w, b, m, v, o, residual); };
+  const char* op = "batch_norm_relu";
+  fused(op, "images, training", {3, 4, 3, 2}, true, true, false, with_relu);
+  fused(op, "images, 33 channels, weights of both signs", {2, 33, 2, 2}, true, true, false, with_relu, -1.5);
+  fused(op, "images, without weight, residual", {2, 3, 3, 3}, false, true, true, with_relu);
+  fused(op, "rows, residual", {6, 5}, true, true, true, with_relu);
+  fused(op, "sequences", {3, 2, 4}, true, true, false, with_relu);
+  fused(op, "images, running statistics, residual", {2, 3, 4, 2}, true, false, true, with_relu);
+  const auto with_pool = [](const MaxPool2dOptions& pool) {
+    return [pool](const Tensor& x, const Tensor& w, const Tensor& b, Tensor& m, Tensor& v, const BatchNormOptions& o,
+                  const Tensor&) { return batch_norm_relu_max_pool2d(x, w, b, m, v, pool, o); };
+  };
+  op = "batch_norm_relu_max_pool2d";
+  fused(op, "2x2, training", {2, 4, 4, 6}, true, true, false, with_pool({.kernel_size = 2}));
+  fused(op, "2x2, odd sizes, 17 channels, weights of both signs", {2, 17, 3, 5}, true, true, false, with_pool({.kernel_size = 2}),
+        -1.5);
+  fused(op, "3x2, without weight", {2, 3, 7, 4}, false, true, false, with_pool({.kernel_size = {3, 2}}));
+  fused(op, "2x2, running statistics", {2, 3, 4, 5}, true, false, false, with_pool({.kernel_size = 2}));
+  fused(op, "overlapping windows, padded", {2, 3, 5, 5}, true, true, false,
+        with_pool({.kernel_size = 3, .stride = 2, .padding = 1}));
+
   const auto layer = [&](const char* variant, Shape x, Shape normalized, bool affine) {
     table.cases.push_back({.op = "layer_norm",
                            .variant = variant,
@@ -114,8 +161,8 @@ void add_norm_cases(OpTable& table) {
   drop("everything", {4}, 1, true);
   drop("not training", {4}, 0.5, false);
 
-  const auto error = [&](const char* op, const char* variant, std::function<void()> call, std::vector<std::string> words) {
-    table.errors.push_back({op, variant, std::move(call), std::move(words)});
+  const auto error = [&](const char* name, const char* variant, std::function<void()> call, std::vector<std::string> words) {
+    table.errors.push_back({name, variant, std::move(call), std::move(words)});
   };
   const auto batch_error = [&](const char* variant, Shape x, Shape weight, Shape running, BatchNormOptions o,
                                std::vector<std::string> words) {
@@ -138,6 +185,18 @@ void add_norm_cases(OpTable& table) {
           batch_norm(zeros({4, 3}), {}, {}, none, none);
         },
         {"running statistics are needed"});
+  error("batch_norm_relu", "residual",
+        [] {
+          Tensor none;
+          batch_norm_relu(zeros({4, 3}), {}, {}, none, none, {.training = true}, zeros({3}));
+        },
+        {"residual must have the shape", "[4, 3]", "[3]"});
+  error("batch_norm_relu_max_pool2d", "pool",
+        [] {
+          Tensor none;
+          batch_norm_relu_max_pool2d(zeros({2, 3, 4, 4}), {}, {}, none, none, {.kernel_size = 5}, {.training = true});
+        },
+        {"max_pool2d", "5", "height"});
   error("layer_norm", "shape", [] { layer_norm(zeros({4, 3}), {4}); }, {"normalized_shape [4]", "[4, 3]"});
   error("layer_norm", "weight", [] { layer_norm(zeros({4, 3}), {3}, zeros({4})); }, {"weight has shape [4]", "[3]"});
   error("group_norm", "groups", [] { group_norm(zeros({4, 3}), 2); }, {"3 channels", "2 groups"});
