@@ -6,6 +6,8 @@ namespace {
 using Indices = std::vector<std::int64_t>;
 
 Tensor indices(const Indices& values, const Shape& shape) { return tensor(values, shape); }
+// On the device of the inputs.
+Tensor indices(const Tensors& in, const Indices& values, const Shape& shape) { return tensor(values, shape).to(in[0].device()); }
 
 }  // namespace
 
@@ -22,48 +24,50 @@ void add_index_cases(OpTable& table) {
                            .f = [f](const Tensors& in) { return Tensors{f(in)}; }});
   };
   add("index_select", "rows, one twice", {{4, 3}}, [](const Tensors& in) {
-    return square(index_select(in[0], 0, indices({2, 0, 2}, {3})));
+    return square(index_select(in[0], 0, indices(in, {2, 0, 2}, {3})));
   });
   add("index_select", "columns", {{2, 5}}, [](const Tensors& in) {
-    return square(index_select(in[0], -1, indices({4, 1}, {2})));
+    return square(index_select(in[0], -1, indices(in, {4, 1}, {2})));
   });
   add("index_select", "channels", {{2, 3, 2, 2}}, [](const Tensors& in) {
-    return square(index_select(in[0], 1, indices({2, 2, 0, 1}, {4})));
+    return square(index_select(in[0], 1, indices(in, {2, 2, 0, 1}, {4})));
   });
-  add("index_select", "none", {{2, 3}}, [](const Tensors& in) { return cat({index_select(in[0], 0, indices({}, {0})), in[0]}); });
+  add("index_select", "none", {{2, 3}}, [](const Tensors& in) {
+    return cat({index_select(in[0], 0, indices(in, {}, {0})), in[0]});
+  });
   add("index_select", "strided indices", {{4, 3}}, [](const Tensors& in) {
-    return square(index_select(in[0], 0, indices({3, 9, 1, 9}, {4}).slice(0, 0, {}, 2)));
+    return square(index_select(in[0], 0, indices(in, {3, 9, 1, 9}, {4}).slice(0, 0, {}, 2)));
   });
-  add("gather", "rows", {{2, 3}}, [](const Tensors& in) { return square(gather(in[0], 1, indices({0, 2, 2, 1}, {2, 2}))); });
+  add("gather", "rows", {{2, 3}}, [](const Tensors& in) { return square(gather(in[0], 1, indices(in, {0, 2, 2, 1}, {2, 2}))); });
   add("gather", "columns, fewer", {{4, 3}}, [](const Tensors& in) {
-    return square(gather(in[0], 0, indices({3, 0, 3, 1}, {2, 2})));
+    return square(gather(in[0], 0, indices(in, {3, 0, 3, 1}, {2, 2})));
   });
   add("gather", "channels, transposed indices", {{2, 3, 2, 2}}, [](const Tensors& in) {
-    return square(gather(in[0], 1, indices({0, 2, 1, 1, 0, 2, 2, 0}, {2, 2, 1, 2}).permute({3, 2, 0, 1})));
+    return square(gather(in[0], 1, indices(in, {0, 2, 1, 1, 0, 2, 2, 0}, {2, 2, 1, 2}).permute({3, 2, 0, 1})));
   });
-  add("gather", "none", {{2, 3}}, [](const Tensors& in) { return cat({gather(in[0], 1, indices({}, {2, 0})), in[0]}, 1); });
+  add("gather", "none", {{2, 3}}, [](const Tensors& in) { return cat({gather(in[0], 1, indices(in, {}, {2, 0})), in[0]}, 1); });
   add("scatter_add", "rows, repeated", {{2, 3}, {2, 4}}, [](const Tensors& in) {
-    return square(scatter_add(in[0], 1, indices({0, 0, 2, 0, 1, 2, 1, 1}, {2, 4}), in[1]));
+    return square(scatter_add(in[0], 1, indices(in, {0, 0, 2, 0, 1, 2, 1, 1}, {2, 4}), in[1]));
   });
   add("scatter_add", "columns", {{4, 3}, {2, 2}}, [](const Tensors& in) {
-    return square(scatter_add(in[0], 0, indices({3, 0, 3, 1}, {2, 2}), in[1]));
+    return square(scatter_add(in[0], 0, indices(in, {3, 0, 3, 1}, {2, 2}), in[1]));
   });
   add("scatter_add", "pictures", {{1, 3, 2, 2}, {1, 2, 2, 2}}, [](const Tensors& in) {
-    return square(scatter_add(in[0], 1, indices({0, 1, 2, 0, 0, 1, 0, 0}, {1, 2, 2, 2}), in[1]));
+    return square(scatter_add(in[0], 1, indices(in, {0, 1, 2, 0, 0, 1, 0, 0}, {1, 2, 2, 2}), in[1]));
   });
   add("scatter_add", "nothing", {{2, 3}, {2, 0}}, [](const Tensors& in) {
-    return square(scatter_add(in[0], 1, indices({}, {2, 0}), in[1]));
+    return square(scatter_add(in[0], 1, indices(in, {}, {2, 0}), in[1]));
   });
   add("take_values", "as gather", {{2, 3}}, [](const Tensors& in) {
-    return square(take_values(in[0], 1, indices({0, 2, 2, 1}, {2, 2})));
+    return square(take_values(in[0], 1, indices(in, {0, 2, 2, 1}, {2, 2})));
   });
   add("embedding", "vector, one twice", {{4, 3}}, [](const Tensors& in) {
-    return square(embedding(indices({1, 1, 0}, {3}), in[0]));
+    return square(embedding(indices(in, {1, 1, 0}, {3}), in[0]));
   });
   add("embedding", "matrix of indices", {{4, 3}}, [](const Tensors& in) {
-    return square(embedding(indices({3, 1, 0, 3}, {2, 2}), in[0]));
+    return square(embedding(indices(in, {3, 1, 0, 3}, {2, 2}), in[0]));
   });
-  add("embedding", "0-d", {{4, 3}}, [](const Tensors& in) { return square(embedding(indices({3}, {}), in[0])); });
+  add("embedding", "0-d", {{4, 3}}, [](const Tensors& in) { return square(embedding(indices(in, {3}, {}), in[0])); });
   table.cases.push_back({.op = "one_hot",
                          .variant = "matrix",
                          .inputs =

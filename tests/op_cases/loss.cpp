@@ -29,7 +29,8 @@ void add_loss_cases(OpTable& table) {
     return binary_cross_entropy_with_logits(x, t, {.reduction = r});
   });
   add("binary_cross_entropy_with_logits", "pos_weight", {4, 3}, [](const Tensor& x, const Tensor& t) {
-    return binary_cross_entropy_with_logits(x, t, {.pos_weight = tensor({0.5, 1, 3}, {.dtype = x.dtype()})});
+    return binary_cross_entropy_with_logits(x, t,
+                                            {.pos_weight = tensor({0.5, 1, 3}, {.dtype = x.dtype(), .device = x.device()})});
   });
 
   const auto error = [&](const char* op, const char* variant, std::function<void()> call, std::vector<std::string> words) {

@@ -19,7 +19,8 @@ void add_norm_cases(OpTable& table) {
              },
          .f =
              [=](const Tensors& in) {
-               Tensor mean = random({x[1]}, -1, 1, 4).to(in[0].dtype()), var = random({x[1]}, 0.5, 1.5, 5).to(in[0].dtype());
+               Tensor mean = random({x[1]}, -1, 1, 4).to(in[0].dtype()).to(in[0].device()),
+                      var = random({x[1]}, 0.5, 1.5, 5).to(in[0].dtype()).to(in[0].device());
                const Tensor none;
                return Tensors{batch_norm(in[0], affine ? in[1] : none, affine ? in[2] : none, mean, var, {.training = training})};
              },
@@ -66,8 +67,8 @@ void add_norm_cases(OpTable& table) {
                                },
                            .f =
                                [=](const Tensors& in) {
-                                 Tensor mean = random({x[1]}, -1, 1, 4).to(in[0].dtype()),
-                                        var = random({x[1]}, 0.5, 1.5, 5).to(in[0].dtype());
+                                 Tensor mean = random({x[1]}, -1, 1, 4).to(in[0].dtype()).to(in[0].device()),
+                                        var = random({x[1]}, 0.5, 1.5, 5).to(in[0].dtype()).to(in[0].device());
                                  const Tensor none;
                                  return Tensors{call(in[0], affine ? in[1] : none, affine ? in[2] : none, mean, var,
                                                      BatchNormOptions{.training = training}, residual ? in.back() : none)};

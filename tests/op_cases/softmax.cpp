@@ -25,16 +25,23 @@ void add_softmax_cases(OpTable& table) {
     table.cases.push_back({.op = "cross_entropy",
                            .variant = variant,
                            .inputs = [=] { return Tensors{random(x, -3, 3)}; },
-                           .f = [=](const Tensors& in) { return Tensors{cross_entropy(in[0], target, o)}; }});
+                           .f =
+                               [=](const Tensors& in) {
+                                 CrossEntropyOptions there = o;
+                                 if (o.weight.defined()) there.weight = o.weight.to(in[0].device());
+                                 return Tensors{cross_entropy(in[0], target.to(in[0].device()), there)};
+                               }});
     if (o.label_smoothing > 0) return;
     table.cases.push_back({.op = "nll_loss",
                            .variant = variant,
                            .inputs = [=] { return Tensors{random(x, -3, -1)}; },
                            .f =
                                [=](const Tensors& in) {
-                                 const Tensor y =
-                                     nll_loss(in[0], target,
-                                              {.weight = o.weight, .ignore_index = o.ignore_index, .reduction = o.reduction});
+                                 const Device device = in[0].device();
+                                 const Tensor y = nll_loss(in[0], target.to(device),
+                                                           {.weight = o.weight.defined() ? o.weight.to(device) : o.weight,
+                                                            .ignore_index = o.ignore_index,
+                                                            .reduction = o.reduction});
                                  return Tensors{y * y};
                                }});
   };
