@@ -6,6 +6,7 @@
 #include <spool/autograd/ops.h>
 #include <spool/core/allocator.h>
 #include <spool/core/build_info.h>
+#include <spool/core/cuda.h>
 #include <spool/core/errors.h>
 #include <spool/core/parallel.h>
 #include <spool/core/tensor.h>

@@ -1,5 +1,5 @@
 // Elementwise kernels. Outputs are allocated by the caller and overwritten; all tensors of a call have the output's shape (operands are
-// expanded by strides of 0), any strides, and one device. An output may be the very tensor an operand is, and may not overlap it otherwise.
+// expanded by strides of 0), any strides, and, but for copy, one device. An output may be the very tensor an operand is, and may not overlap it otherwise.
 #pragma once
 #include "spool/core/generator.h"
 #include "spool/kernels/binary_ops.h"
@@ -46,8 +46,8 @@ void binary(const Op& op, const Tensor& a, const Tensor& b, Tensor& y) {
 
 // y = condition ? a : b; condition boolean, a, b and y of one type.
 SPOOL_KERNEL(where, (const Tensor& condition, const Tensor& a, const Tensor& b, Tensor& y), (condition, a, b, y), y)
-// y = x, converted to y's type: to boolean means != 0, to integers truncates.
-SPOOL_KERNEL(copy, (const Tensor& x, Tensor& y), (x, y), y)
+// y = x, converted to y's type: to boolean means != 0, to integers truncates. x and y may be on different devices: where one is a CUDA device it does the work.
+SPOOL_KERNEL(copy, (const Tensor& x, Tensor& y), (x, y), x.is_cuda() ? x : y)
 // y = value
 SPOOL_KERNEL(fill, (Tensor & y, Scalar value), (y, value), y)
 // y[i] = start + i * step over the row-major index i; y is contiguous.
