@@ -35,6 +35,7 @@
 #include <spool/train/metrics.h>
 #include <spool/train/profiler.h>
 #include <spool/train/progress.h>
+#include <spool/train/report.h>
 #include <spool/train/safetensors.h>
 #include <spool/train/summary.h>
 #include <spool/train/trainer.h>

@@ -21,6 +21,7 @@
 #include "spool/train/guards.h"
 #include "spool/train/history.h"
 #include "spool/train/nonfinite.h"
+#include "spool/train/safetensors.h"
 
 namespace spool {
 
@@ -53,6 +54,7 @@ struct TrainerOptions {
   std::string checkpoint = {};        // file to save the run to: after each epoch, and when a signal or stop() ends it
   std::int64_t checkpoint_steps = 0;  // ... and after this many steps; 0: not within an epoch
   std::string best_checkpoint = {};   // file to save it to whenever `monitor` is the best so far
+  Metadata checkpoint_notes = {};     // text of your own, kept in those files: the names of the classes, say
   std::string resume = {};            // checkpoint to go on from; see fit()
 
   Guards guards = {};

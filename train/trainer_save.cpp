@@ -28,7 +28,8 @@ RunParts Trainer::Run::parts() const {
 }
 
 Checkpoint Trainer::Run::position() const {
-  Checkpoint at{.epoch = loader_epoch + static_cast<std::uint64_t>(epoch), .batch = batch};
+  Checkpoint at{
+      .epoch = loader_epoch + static_cast<std::uint64_t>(epoch), .batch = batch, .extra = {}, .notes = o.checkpoint_notes};
   StateDict& e = at.extra;
   const auto integer = [&](const char* name, std::int64_t value) { e.push_back({name, detail::state_integer(value)}); };
   const auto number = [&](const char* name, double value) { e.push_back({name, detail::state_number(value)}); };

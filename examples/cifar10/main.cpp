@@ -1,89 +1,52 @@
-// Trains a convolutional network on CIFAR-10, with the training loop written out. `cifar10 --help` lists what can be varied.
+// Trains a convolutional network on CIFAR-10, and says what is in pictures. `cifar10 --help` lists what can be varied.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <spool/spool.h>
 
 #include "convnet.h"
 #include "data.h"
 #include "options.h"
+#include "predict.h"
 
 using namespace spool;
 
 namespace {
 
-// Pixels to [-1, 1]; for training, where asked for, after a random shift and mirroring.
-Transform transform(bool augment) {
-  const Normalize normalize({0.5}, {0.5});
-  if (!augment) return normalize;
-  return Compose({RandomCrop({.size = 32, .padding = 4}), RandomHorizontalFlip(), normalize});
-}
-
-// Every optimizer clips, and refuses gradients that are infinite or NaN.
+// Every optimizer clips.
 std::unique_ptr<Optimizer> make_optimizer(const Options& o, const Module& model) {
   const auto clip = o.clip_norm > 0 ? std::optional(o.clip_norm) : std::nullopt;
   if (o.optimizer == "sgd")
-    return std::make_unique<SGD>(model.parameters(),
-                                 SGD::Options{.lr = o.lr, .momentum = 0.9, .clip_norm = clip, .error_if_nonfinite = true});
-  if (o.optimizer == "adamw")
-    return std::make_unique<AdamW>(model.parameters(), AdamW::Options{.lr = o.lr, .clip_norm = clip, .error_if_nonfinite = true});
-  return std::make_unique<Adam>(model.parameters(), Adam::Options{.lr = o.lr, .clip_norm = clip, .error_if_nonfinite = true});
+    return std::make_unique<SGD>(model.parameters(), SGD::Options{.lr = o.lr, .momentum = 0.9, .clip_norm = clip});
+  if (o.optimizer == "adamw") return std::make_unique<AdamW>(model.parameters(), AdamW::Options{.lr = o.lr, .clip_norm = clip});
+  return std::make_unique<Adam>(model.parameters(), Adam::Options{.lr = o.lr, .clip_norm = clip});
 }
 
-struct Score {
-  double loss;
-  ConfusionMatrix confusion;
-};
-
-// Over the test pictures, in eval mode and without a tape.
-Score evaluate(ConvNet& model, DataLoader& loader, Device device) {
-  const EvalMode eval(model);
-  const NoGrad no_grad;
-  RunningMean loss;
-  ConfusionMatrix confusion(10);
-  for (auto [images, labels] : loader) {
-    const Tensor logits = model(images.to(device)), target = labels.to(device);
-    loss.add(cross_entropy(logits, target), target.numel());
-    confusion.add(logits, target);
+// The files that --log and --report ask for.
+std::vector<std::unique_ptr<Callback>> make_logs(const Options& o, const std::string& data) {
+  std::vector<std::unique_ptr<Callback>> logs;
+  for (const std::string& path : o.logs) {
+    if (path.ends_with(".csv"))
+      logs.push_back(std::make_unique<CsvLog>(path));
+    else if (path.ends_with(".jsonl"))
+      logs.push_back(std::make_unique<JsonLog>(path));
+    else
+      logs.push_back(std::make_unique<TensorBoardLog>(path));
   }
-  return {loss.value(), confusion};
+  if (!o.report.empty())
+    logs.push_back(std::make_unique<HtmlReport>(
+        o.report,
+        HtmlReport::Options{.title = "ConvNet on CIFAR-10", .notes = {{"data", data}, {"seed", std::to_string(o.seed)}}}));
+  return logs;
 }
 
-// Trains until the last epoch or a signal, and returns the score after that.
-Score train(ConvNet& model, Optimizer& optimizer, DataLoader& training, DataLoader& testing, Device device, int epochs,
-            const Interrupt& interrupt) {
-  std::optional<Score> score;
-  for (int epoch = 1; epoch <= epochs && !interrupt.requested(); ++epoch) {
-    const std::string name = fmt::format("epoch {}/{}", epoch, epochs);
-    ProgressBar bar(name, training.dataset().size());
-    RunningMean loss;
-    Accuracy accuracy;
-    for (auto [images, labels] : training) {
-      const Tensor target = labels.to(device);
-      optimizer.zero_grad();
-      const Tensor logits = model(images.to(device));
-      const Tensor batch_loss = cross_entropy(logits, target);
-      batch_loss.backward();
-      optimizer.step();
-
-      loss.add(batch_loss, target.numel());
-      accuracy.add(logits, target);
-      if (bar.due()) bar.update(loss.count(), loss.value(), accuracy.value());
-      if (interrupt.requested()) break;
-    }
-    const double seconds = bar.seconds();
-    score = evaluate(model, testing, device);
-    bar.finish(
-        fmt::format("{}  train loss {:.4f} accuracy {:.4f}  test loss {:.4f} accuracy {:.4f}  {:.0f} images/s, {:.2f} s/epoch",
-                    name, loss.value(), accuracy.value(), score->loss, score->confusion.accuracy(),
-                    static_cast<double>(loss.count()) / seconds, seconds));
-  }
-  return score ? *score : evaluate(model, testing, device);
-}
-
-void run(const Options& options) {
+void train(const Options& options) {
   if (options.threads > 0) set_num_threads(options.threads);
   manual_seed(options.seed);
   const Device device = device_of(options);
-  check_output(options.save);
+  check_output("--save", options.save);
+  check_output("--checkpoint", options.checkpoint);
+  check_output("--best", options.best);
+  check_output("--report", options.report);
   ConvNet model;
   model.to(device);
   if (!options.load.empty()) load_weights(model, options.load);
@@ -92,6 +55,8 @@ void run(const Options& options) {
   fmt::print("data   {}\n       {} training and {} test pictures\n", data.description, data.train.size(), data.test.size());
   fmt::print("model  ConvNet, {} parameters, on {} with {} threads\n", model.num_parameters(), to_string(device),
              get_num_threads());
+  if (options.summary)
+    fmt::print("\n{}\n", to_string(summary(model, zeros({options.batch_size, 3, 32, 32}, {.device = device}))));
   std::fflush(stdout);
 
   DataLoader training(data.train, {.batch_size = options.batch_size,
@@ -101,15 +66,28 @@ void run(const Options& options) {
                                    .transform = transform(options.augment)});
   DataLoader testing(data.test, {.batch_size = options.batch_size, .num_workers = 1, .transform = transform(false)});
   const auto optimizer = make_optimizer(options, model);
+  const auto logs = make_logs(options, data.description);
+  const Metadata notes{{"classes", fmt::format("{}", fmt::join(data.test.class_names(), " "))}};
+  TrainerOptions setup{.epochs = options.epochs,
+                       .validation_metrics = {ConfusionMatrix(10)},
+                       .checkpoint = options.checkpoint,
+                       .best_checkpoint = options.best,
+                       .checkpoint_notes = notes,
+                       .resume = options.resume,
+                       .validation_name = "test"};
+  for (const auto& log : logs) setup.callbacks.push_back(log.get());
+
   const Interrupt interrupt;  // the first Ctrl-C ends training after the current step, a second one the program
-  const Score score = train(model, *optimizer, training, testing, device, options.epochs, interrupt);
-  if (interrupt.requested()) fmt::print("interrupted: training ended early\n");
-  fmt::print("\ntest accuracy: {:.4f}\n{}", score.confusion.accuracy(),
-             per_class_table(score.confusion, data.test.class_names()));
-  std::fflush(stdout);
-  if (options.save.empty()) return;
-  save_weights(model, options.save);
-  fmt::print("weights saved to {}\n", options.save);
+  Trainer trainer(model, *optimizer, std::move(setup));
+  const TrainReport report = trainer.fit(training, testing);
+  const Scores score = report.validation && report.stopped.empty() ? *report.validation : trainer.evaluate(testing);
+  fmt::print("\ntest accuracy: {:.4f}\n{}", score["accuracy"],
+             per_class_table(*score.get<ConfusionMatrix>(), data.test.class_names()));
+  if (!options.save.empty()) {
+    save_weights(model, options.save, notes);
+    fmt::print("weights saved to {}\n", options.save);
+  }
+  if (!options.report.empty()) fmt::print("report written to {}\n", options.report);
 }
 
 }  // namespace
@@ -117,7 +95,8 @@ void run(const Options& options) {
 int main(int argc, char** argv) {
   const Options options = parse_options(argc, argv);
   try {
-    run(options);
+    if (!options.pictures.empty()) return predict(options) ? 0 : 1;
+    train(options);
   } catch (const std::exception& e) {
     fmt::print(stderr, "cifar10: {}\n", e.what());
     return 1;

@@ -33,10 +33,12 @@ CLI::Validator number(double least, bool or_equal, bool whole = false) {
 Options parse_options(int argc, char** argv) {
   Options o;
   CLI::App app{
-      "Trains a convolutional network on CIFAR-10 and reports its accuracy.\n"
+      "Trains a convolutional network on CIFAR-10 and reports its accuracy. With `predict`, says what is in pictures.\n"
       "The data come from --data, $SPOOL_DATA, the cache (~/.cache/spool), or the official archive, which is downloaded once "
       "(170 MB); without\n"
       "a network, a built-in synthetic set is used. Ctrl-C ends after the current step, and still reports and saves.\n"};
+  CLI::App* predict = app.add_subcommand("predict", "Say what is in pictures: cifar10 predict --load FILE IMAGE...");
+  predict->set_help_flag("-h,--help", "Print this and exit");
   app.set_help_flag("-h,--help", "Print this and exit");
   app.get_formatter()->column_width(34);
   // An option's text shows what it takes and, in brackets, what it is when left out.
@@ -58,14 +60,26 @@ Options parse_options(int argc, char** argv) {
   add("--threads", o.threads, "N", "CPU threads; 0 means one for each core")->check(CLI::Range(0, 1024));
   auto* data = add("--data", o.data, "DIR", "Folder that holds data_batch_1.bin ... or cifar-10-batches-bin/");
   app.add_flag("--synthetic", o.synthetic, "Use the built-in synthetic pictures instead of CIFAR-10")->excludes(data);
+  add("--limit", o.limit, "N", "Use only the first N training pictures and N / 5 test pictures; 0 means all")
+      ->check(number(0, true, true));
+  add("--checkpoint", o.checkpoint, "FILE", "Save the whole run here after each epoch and when it is interrupted");
+  add("--resume", o.resume, "FILE", "Go on with the run saved there (and save to it, without --checkpoint)");
+  add("--best", o.best, "FILE", "Save the run here whenever its test loss is the lowest so far");
+  add("--report", o.report, "FILE.html", "Write a page with curves, confusion matrix, wrong pictures, times of layers");
+  add("--log", o.logs, "PATH", "Write what happens to FILE.csv, FILE.jsonl, or a folder for TensorBoard; may be repeated")
+      ->allow_extra_args(false);
+  app.add_flag("--summary", o.summary, "Print the layers with their shapes, parameters and arithmetic first");
   add("--save", o.save, "FILE", "Write the weights here when training ends (safetensors)");
   add("--load", o.load, "FILE", "Start from these weights");
+  predict->add_option("IMAGE", o.pictures, "JPEG, PNG or BMP files of any size")->option_text(" ")->required();
+  predict->add_option("--load", o.load, "Weights, or a checkpoint of a run")->option_text("FILE")->required();
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
     const int status = app.exit(e);
     std::exit(status == 0 ? 0 : 2);
   }
+  if (o.checkpoint.empty()) o.checkpoint = o.resume;
   return o;
 }
 
@@ -76,16 +90,16 @@ spool::Device device_of(const Options& options) {
   return spool::Device::cuda();
 }
 
-void check_output(const std::string& path) {
+void check_output(const char* option, const std::string& path) {
   if (path.empty()) return;
   const std::filesystem::path folder = std::filesystem::absolute(path).parent_path();
   if (std::filesystem::is_directory(path))
-    throw spool::IoError("--save", fmt::format("{} is a folder: give the name of a file in it", path));
+    throw spool::IoError(option, fmt::format("{} is a folder: give the name of a file in it", path));
   // Only trying tells: root may write anywhere, but not everywhere are there files.
   std::string probe = (folder / ".spool-XXXXXX").string();
   const int file = mkstemp(probe.data());
   if (file < 0)
-    throw spool::IoError("--save", fmt::format("no file can be written in {}: {}", folder.string(), std::strerror(errno)));
+    throw spool::IoError(option, fmt::format("no file can be written in {}: {}", folder.string(), std::strerror(errno)));
   close(file);
   unlink(probe.c_str());
 }
