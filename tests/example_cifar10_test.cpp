@@ -39,7 +39,7 @@ TEST_CASE("The example trains, logs, reports, and goes on after a signal with th
   REQUIRE(whole.code == 0);
   CHECK(mentions(whole.out, {"data   the built-in synthetic pictures", "200 training and 40 test pictures", "1070986 parameters",
                              "conv2 ", " MFLOPs forward", "epoch 4/4  train loss ", "  test loss ", "\ntest accuracy: ",
-                             "class       accuracy  samples", "triangle", "weights saved to", "report written to"}));
+                             "  accuracy  samples", "triangle", "weights saved to", "report written to"}));
   CHECK(mentions(read_file(in("report.html")), {"ConvNet on CIFAR-10", "synthetic pictures", "Most wrong pictures"}));
   CHECK(read_file(in("log.csv")).starts_with("epoch,step,"));
   CHECK(std::filesystem::exists(in("log.jsonl")));

@@ -158,6 +158,12 @@ TEST_CASE("A last batch of one is refused before training where a batch norm can
   CHECK(model.bn.num_batches_tracked.item<std::int64_t>() == 0);
   CHECK(nine_by_four.epoch() == 0);
   Trainer(model, adam, {.verbose = false}).fit(whole);
+  struct Fused : Module {
+    BatchNorm1d& bn = add<BatchNorm1d>("bn", {.num_features = 2});
+    Tensor forward(const Tensor& x) override { return bn.relu(x); }
+  } fused;
+  Adam other(fused.parameters(), {.lr = 1e-3});
+  CHECK(mentions(message_of<ValueError>([&] { Trainer(fused, other, {.verbose = false}).fit(nine_by_four); }), {"batch of one"}));
   // A picture has many values in each channel: there one is enough.
   SmallRun run;
   DataLoader one(Synthetic({.size = 17}), {.batch_size = 16});

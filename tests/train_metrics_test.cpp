@@ -60,3 +60,47 @@ TEST_CASE("A confusion matrix counts labels by rows and predictions by columns")
   matrix.reset();
   CHECK(matrix.counts().to_vector<int>() == std::vector<int>(9, 0));
 }
+
+TEST_CASE("A label counts for top-k when it is among the k largest logits") {
+  TopK top2(2);
+  CHECK(top2.name() == "top2");
+  top2.add(tensor({{3, 2, 1}, {3, 2, 1}, {1, 2, 3}}), tensor<std::int64_t>({1, 2, 2}));
+  top2.add(tensor({{0, 9, 8}}), tensor<std::int64_t>({0}));
+  CHECK(top2.count() == 4);
+  CHECK(top2.value() == Approx(0.5));
+  const std::string text = message_of<ShapeError>([&] { TopK(4).add(zeros({1, 3}), zeros({1}, {.dtype = i64})); });
+  CHECK(contains(text, "the 4 largest of 3 logits"));
+  CHECK_THROWS_AS(TopK(0), ValueError);
+}
+
+TEST_CASE("Balanced accuracy counts every class that occurred the same") {
+  ConfusionMatrix matrix(3);
+  CHECK(std::isnan(matrix.value()));
+  matrix.add(tensor({{9, 0, 0}, {9, 0, 0}, {9, 0, 0}, {9, 0, 0}}), tensor<std::int64_t>({0, 0, 0, 1}));
+  CHECK(matrix.accuracy() == Approx(0.75));
+  CHECK(matrix.value() == Approx(0.5));
+}
+
+TEST_CASE("Every metric goes on from its saved state, and refuses that of another") {
+  const Tensor first = tensor({{1, 2, 3}, {3, 2, 1}}), second = tensor({{5, 1, 2}});
+  const Tensor first_labels = tensor<std::int64_t>({2, 2}), second_labels = tensor<std::int64_t>({0});
+  const std::vector<AnyMetric> kinds{Accuracy(), TopK(2), ConfusionMatrix(3),
+                                     MeanMetric("mean", [](const Tensor& y, const Tensor&) { return mean(y); })};
+  for (const AnyMetric& kind : kinds) {
+    INFO(kind->name());
+    AnyMetric whole = kind, part = kind, rest = kind;
+    whole->add(first, first_labels);
+    part->add(first, first_labels);
+    rest->load_state_dict(part->state_dict());
+    whole->add(second, second_labels);
+    rest->add(second, second_labels);
+    CHECK(rest->value() == whole->value());
+    CHECK(part->value() != whole->value());  // what was saved is not what went on
+    CHECK(std::isnan(kind->value()));        // copies are their own
+    AnyMetric empty = kind;
+    empty->load_state_dict(kind->state_dict());
+    CHECK(std::isnan(empty->value()));
+    CHECK_THROWS_AS(empty->load_state_dict({{"other", ones({1})}}), ValueError);
+  }
+  CHECK_THROWS_AS(ConfusionMatrix(4).load_state_dict(ConfusionMatrix(3).state_dict()), ValueError);
+}

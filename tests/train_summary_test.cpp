@@ -1,12 +1,26 @@
 #include <cmath>
 
-#include "../examples/cifar10/convnet.h"
 #include "train_support.h"
 
 using namespace spool;
 using namespace spool::test;
 
 namespace {
+
+// The example's network with every operation by itself.
+struct ConvNet : Module {
+  Conv2d& conv1 = add<Conv2d>("conv1", {.in_channels = 3, .out_channels = 32, .kernel_size = 3, .padding = 1});
+  BatchNorm2d& bn1 = add<BatchNorm2d>("bn1", {.num_features = 32});
+  Conv2d& conv2 = add<Conv2d>("conv2", {.in_channels = 32, .out_channels = 64, .kernel_size = 3, .padding = 1});
+  BatchNorm2d& bn2 = add<BatchNorm2d>("bn2", {.num_features = 64});
+  Linear& fc1 = add<Linear>("fc1", {.in_features = 64 * 8 * 8, .out_features = 256});
+  Linear& fc2 = add<Linear>("fc2", {.in_features = 256, .out_features = 10});
+  Tensor forward(const Tensor& x) override {
+    Tensor h = max_pool2d(relu(bn1(conv1(x))), {.kernel_size = 2});
+    h = max_pool2d(relu(bn2(conv2(h))), {.kernel_size = 2});
+    return fc2(relu(fc1(flatten(h, 1))));
+  }
+};
 
 const LayerSummary& layer(const ModelSummary& s, const std::string& name) {
   for (const LayerSummary& l : s.layers)
@@ -17,7 +31,7 @@ const LayerSummary& layer(const ModelSummary& s, const std::string& name) {
 
 }  // namespace
 
-TEST_CASE("summary() gives the shapes, parameters, arithmetic and memory of the example's network") {
+TEST_CASE("summary() gives the shapes, parameters, arithmetic and memory of a network") {
   ConvNet model;
   const StateDict before = copy_of(model.state_dict());
   const ModelSummary s = summary(model, zeros({2, 3, 32, 32}));

@@ -97,7 +97,7 @@ void check_last_batch(Module& model, DataLoader& loader) {
     model(first->inputs.narrow(0, 0, 1).to(device_of(model)));
   } catch (const ValueError& e) {
     before.restore();
-    if (e.op() != "batch_norm") throw;
+    if (!e.op().starts_with("batch_norm")) throw;  // batch_norm_relu is one too
     throw ValueError(
         "Trainer", fmt::format("{} examples in batches of {} leave a batch of one, of which batch norm cannot take the variance "
                                "(layer {}): set .drop_last = true or another .batch_size in the DataLoader's options",
