@@ -14,6 +14,7 @@
 #include "spool/autograd/grad_mode.h"
 #include "spool/core/parallel.h"
 #include "spool/data/batch_maker.h"
+#include "spool/data/device_pictures.h"
 #include "spool/data/shuffle.h"
 
 namespace spool {
@@ -29,9 +30,11 @@ LoaderError::LoaderError(std::int64_t index, std::int64_t batch, std::uint64_t e
 // slots in order, and a worker waits until its slot is free.
 class LoaderEpoch {
  public:
-  LoaderEpoch(std::shared_ptr<const BatchMaker> maker, const DataLoaderOptions& options, std::uint64_t epoch,
-              std::int64_t first_batch, std::int64_t batches)
+  LoaderEpoch(std::shared_ptr<const BatchMaker> maker, std::shared_ptr<const DevicePictures> on_device,
+              const DataLoaderOptions& options, std::uint64_t epoch, std::int64_t first_batch, std::int64_t batches)
       : maker_(std::move(maker)),
+        on_device_(std::move(on_device)),
+        device_(options.device),
         epoch_(epoch),
         batch_size_(options.batch_size),
         batches_(batches),
@@ -42,6 +45,10 @@ class LoaderEpoch {
     } else {
       order_.resize(static_cast<std::size_t>(maker_->dataset().size()));
       std::iota(order_.begin(), order_.end(), std::int64_t{0});
+    }
+    if (on_device_) {
+      device_order_ = on_device_->to_device(order_);
+      return;
     }
     const auto workers = std::min<std::int64_t>(options.num_workers, batches_ - first_batch);
     slots_.resize(static_cast<std::size_t>(std::max<std::int64_t>(workers, 0) * options.prefetch));
@@ -67,7 +74,7 @@ class LoaderEpoch {
     if (slots_.empty()) {
       NoGrad no_grad;
       const std::int64_t number = std::exchange(taken_, batches_);  // stays so if this throws
-      batch = make(number, scratch_);
+      batch = moved(make(number, scratch_));
       taken_ = number + 1;
       return true;
     }
@@ -85,7 +92,7 @@ class LoaderEpoch {
       taken_ = batches_;
       std::rethrow_exception(slot.error);
     }
-    batch = std::move(slot.batch);
+    batch = moved(std::move(slot.batch));
     return true;
   }
 
@@ -99,7 +106,15 @@ class LoaderEpoch {
   Batch make(std::int64_t number, Picture& scratch) const {
     const auto from = static_cast<std::size_t>(number * batch_size_);
     const std::size_t count = std::min(static_cast<std::size_t>(batch_size_), order_.size() - from);
+    if (on_device_)
+      return on_device_->gather(device_order_.narrow(0, static_cast<std::int64_t>(from), static_cast<std::int64_t>(count)),
+                                epoch_);
     return maker_->make(std::span(order_).subspan(from, count), epoch_, number, scratch);
+  }
+
+  Batch moved(Batch batch) const {
+    NoGrad no_grad;
+    return {batch.inputs.to(device_), batch.targets.to(device_)};
   }
 
   void work() {
@@ -138,6 +153,9 @@ class LoaderEpoch {
   }
 
   const std::shared_ptr<const BatchMaker> maker_;
+  const std::shared_ptr<const DevicePictures> on_device_;
+  Tensor device_order_;  // where on_device_ is
+  const Device device_;
   const std::uint64_t epoch_;
   const std::int64_t batch_size_, batches_;
   std::vector<std::int64_t> order_;
@@ -158,7 +176,9 @@ DataLoader::DataLoader(DatasetRef dataset, DataLoaderOptions options) : options_
     throw ValueError("DataLoader", fmt::format("num_workers must be 0 to 256, not {}", o.num_workers));
   if (o.prefetch < 1 || o.prefetch > 1024)
     throw ValueError("DataLoader", fmt::format("prefetch must be 1 to 1024, not {}", o.prefetch));
+  check_usable(o.device);
   maker_ = std::make_shared<const BatchMaker>(std::move(dataset), o.transform, o.seed);
+  if (o.device.is_cuda()) on_device_ = DevicePictures::make(maker_->dataset(), o.transform, o.seed, o.device);
 }
 
 std::int64_t DataLoader::size() const {
@@ -178,7 +198,7 @@ void DataLoader::set_epoch(std::uint64_t epoch, std::int64_t first_batch) {
 DataLoader::Iterator DataLoader::begin() {
   const std::uint64_t epoch = epoch_++;
   const std::int64_t first = std::exchange(first_batch_, 0);
-  return Iterator(std::make_unique<LoaderEpoch>(maker_, options_, epoch, first, size()));
+  return Iterator(std::make_unique<LoaderEpoch>(maker_, on_device_, options_, epoch, first, size()));
 }
 
 DataLoader::Iterator::Iterator(std::unique_ptr<LoaderEpoch> epoch) : epoch_(std::move(epoch)) { ++*this; }

@@ -45,9 +45,13 @@ struct DataLoaderOptions {
   int num_workers = 0;     // threads that read ahead, each on one core; 0 reads in the calling thread, when a batch is due
   int prefetch = 2;        // batches per worker that may be ready or in the making
   Transform transform = {};
+  // Where batches arrive. An ImageDataset with crops, flips and Normalize moves to a CUDA device as a whole, and its batches are gathered there, by no worker; other batches are
+  // made on the host and copied.
+  Device device = Device::cpu();
 };
 
 class BatchMaker;
+class DevicePictures;
 class LoaderEpoch;
 
 class DataLoader {
@@ -94,6 +98,7 @@ class DataLoader {
 
  private:
   std::shared_ptr<const BatchMaker> maker_;
+  std::shared_ptr<const DevicePictures> on_device_;  // null where batches are made on the host
   DataLoaderOptions options_;
   std::uint64_t epoch_ = 0;
   std::int64_t first_batch_ = 0;

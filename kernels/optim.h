@@ -16,13 +16,15 @@ struct GradTransform {
   double scale = 1;
   double max_norm = std::numeric_limits<double>::infinity();
   double clip_value = std::numeric_limits<double>::infinity();
+  // On a device: a norm that is not finite leaves everything unchanged, and is reported when the host next waits. On the CPU the caller looks at the norm before.
+  bool refuse_nonfinite = false;
 };
 
 // norm[0] = scale * (sum of |g|^p over all elements)^(1/p), p > 0 or infinity; f64, of one element. NaN travels. The sum is in double, in blocks of
 // a fixed size, so that it does not depend on the number of threads.
 SPOOL_KERNEL(grad_norm, (std::span<const Tensor> grads, double p, double scale, Tensor& norm), (grads, p, scale, norm), norm)
 
-// g = transform(g), in place. `norm` is read where max_norm is finite.
+// g = transform(g), in place. `norm` is read where max_norm is finite, or refuse_nonfinite set.
 SPOOL_KERNEL(transform_gradients, (std::span<const Tensor> grads, const GradTransform& transform, const Tensor& norm),
              (grads, transform, norm), grads[0])
 

@@ -145,7 +145,9 @@ void Optimizer::step(StepOptions options) {
         }
     Tensor norm = empty({}, {.dtype = f64, .device = grads[0].device()});
     kernels::grad_norm(grads, 2, transform.scale, norm);
-    if (clip_.error_if_nonfinite) detail::check_finite_norm(name_, norm, params.data(), params.size());
+    // A device looks at the norm itself, so that the host need not wait for it.
+    transform.refuse_nonfinite = clip_.error_if_nonfinite && norm.is_cuda();
+    if (clip_.error_if_nonfinite && !norm.is_cuda()) detail::check_finite_norm(name_, norm, params.data(), params.size());
     last_norm_ = std::move(norm);
   }
   prepare();

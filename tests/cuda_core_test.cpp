@@ -130,3 +130,17 @@ TEST_CASE("Asking for more than the device has says what is held and free") {
   CHECK(contains(message, "were asked for"));
   CHECK(ones({3}).to(gpu).sum().item() == 3.0f);
 }
+
+TEST_CASE("Gradients that are not finite change nothing, and are reported when the host next waits") {
+  SPOOL_NEED_CUDA();
+  const Tensor p = ones({3}).to(gpu).detach().set_requires_grad();
+  Adam adam({p}, {.lr = 0.1, .error_if_nonfinite = true});
+  sum(log(p - 1.0)).backward();  // 1 / 0
+  adam.step();
+  CHECK(contains(message_of<GradError>([&] { synchronize(gpu); }), "the step changed nothing"));
+  CHECK(p.to_vector<float>() == std::vector<float>{1, 1, 1});
+  adam.zero_grad();
+  sum(p * 2.0).backward();
+  adam.step();
+  CHECK(p.to_vector<float>()[0] == Approx(0.9f).epsilon(0.02));
+}

@@ -172,12 +172,14 @@ void finish(Context& c) {
 
 namespace {
 [[noreturn]] void throw_report(const Report& r) {
-  throw IndexError(
-      "cross_entropy",
-      fmt::format(
-          "label {} at position {} of the targets (flattened) is not a class: labels are 0 to {}, or ignore_index {}; the "
-          "device found it after the operation had returned, SPOOL_CUDA_SYNC=1 makes it say so at once",
-          r.value, r.position, r.limit - 1, r.ignored));
+  const char* late = "the device found it after the operation had returned, SPOOL_CUDA_SYNC=1 makes it say so at once";
+  if (r.code == Report::kNonfinite)
+    throw GradError("step", fmt::format("the norm of the gradients was {}, and the step changed nothing ({}). Lower the learning rate, clip earlier, or look "
+                                        "for a division or logarithm of zero in the loss",
+                                        r.number, late));
+  throw IndexError("cross_entropy",
+                   fmt::format("label {} at position {} of the targets (flattened) is not a class: labels are 0 to {}, or ignore_index {} ({})",
+                               r.value, r.position, r.limit - 1, r.ignored, late));
 }
 }  // namespace
 

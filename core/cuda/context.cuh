@@ -22,9 +22,11 @@ void check(cudnnStatus_t status, const char* call);
 
 // An error that a kernel found in its data. It waits on the device until the host next waits for the device.
 struct Report {
-  unsigned code;  // 0: none; 1: a label that is no class
+  static constexpr unsigned kBadLabel = 1, kNonfinite = 2;
+  unsigned code;  // 0: none; kBadLabel: a label that is no class; kNonfinite: the norm of a step's gradients
   unsigned unused;
-  long long value, position, limit, ignored;
+  long long value, position, limit, ignored;  // of the label
+  double number;                              // the norm
 };
 
 struct Context {

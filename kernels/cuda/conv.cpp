@@ -57,6 +57,14 @@ cudnnMathType_t math_of(const Key& key) {
   return key.tf32 ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH;
 }
 
+// Whether a call was done; what cuDNN does not support is not an error here, but left to the kernels of conv_direct.cu.
+bool done(cudnnStatus_t status, const char* call) {
+  if (CUDNN_STATUS_CATEGORY(status) == CUDNN_STATUS_NOT_SUPPORTED) return false;
+  spool::cuda::check(status, call);
+  return true;
+}
+#define SPOOL_DONE(call) done((call), #call)
+
 // Takes the first algorithm that works and is allowed.
 template <class Result>
 void choose(Plan& p, const Key& key, const Result* results, int n) {
@@ -89,25 +97,22 @@ Plan make_plan(Context& c, const Key& key) {
   int n = 0;
   if (key.pass == Pass::forward) {
     cudnnConvolutionFwdAlgoPerf_t results[most];
-    if (key.benchmark)
-      SPOOL_CUDA(cudnnFindConvolutionForwardAlgorithm(c.dnn(), p.x, p.weight, p.conv, p.y, most, &n, results));
-    else
-      SPOOL_CUDA(cudnnGetConvolutionForwardAlgorithm_v7(c.dnn(), p.x, p.weight, p.conv, p.y, most, &n, results));
-    choose(p, key, results, n);
+    if (key.benchmark
+            ? SPOOL_DONE(cudnnFindConvolutionForwardAlgorithm(c.dnn(), p.x, p.weight, p.conv, p.y, most, &n, results))
+            : SPOOL_DONE(cudnnGetConvolutionForwardAlgorithm_v7(c.dnn(), p.x, p.weight, p.conv, p.y, most, &n, results)))
+      choose(p, key, results, n);
   } else if (key.pass == Pass::input_grad) {
     cudnnConvolutionBwdDataAlgoPerf_t results[most];
-    if (key.benchmark)
-      SPOOL_CUDA(cudnnFindConvolutionBackwardDataAlgorithm(c.dnn(), p.weight, p.y, p.conv, p.x, most, &n, results));
-    else
-      SPOOL_CUDA(cudnnGetConvolutionBackwardDataAlgorithm_v7(c.dnn(), p.weight, p.y, p.conv, p.x, most, &n, results));
-    choose(p, key, results, n);
+    if (key.benchmark
+            ? SPOOL_DONE(cudnnFindConvolutionBackwardDataAlgorithm(c.dnn(), p.weight, p.y, p.conv, p.x, most, &n, results))
+            : SPOOL_DONE(cudnnGetConvolutionBackwardDataAlgorithm_v7(c.dnn(), p.weight, p.y, p.conv, p.x, most, &n, results)))
+      choose(p, key, results, n);
   } else {
     cudnnConvolutionBwdFilterAlgoPerf_t results[most];
-    if (key.benchmark)
-      SPOOL_CUDA(cudnnFindConvolutionBackwardFilterAlgorithm(c.dnn(), p.x, p.y, p.conv, p.weight, most, &n, results));
-    else
-      SPOOL_CUDA(cudnnGetConvolutionBackwardFilterAlgorithm_v7(c.dnn(), p.x, p.y, p.conv, p.weight, most, &n, results));
-    choose(p, key, results, n);
+    if (key.benchmark
+            ? SPOOL_DONE(cudnnFindConvolutionBackwardFilterAlgorithm(c.dnn(), p.x, p.y, p.conv, p.weight, most, &n, results))
+            : SPOOL_DONE(cudnnGetConvolutionBackwardFilterAlgorithm_v7(c.dnn(), p.x, p.y, p.conv, p.weight, most, &n, results)))
+      choose(p, key, results, n);
   }
   if (!key.bias) return p;
   const std::int64_t per_channel[] = {1, y[1], 1, 1};
@@ -168,21 +173,21 @@ void conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, Tensor& y
   Context& c = begin("conv2d", {&x, &w, &bias, &y});
   std::lock_guard lock(c.mutex);
   Plan& plan = plan_for(c, Pass::forward, x, w, y, bias.defined(), p);
-  if (plan.algorithm < 0) return direct::conv2d(x, weight, bias, y, p);
   const auto algorithm = static_cast<cudnnConvolutionFwdAlgo_t>(plan.algorithm);
   const Scratch workspace(c, plan.workspace);
   if (plan.fused_bias) {
-    const cudnnStatus_t status = cudnnConvolutionBiasActivationForward(
-        c.dnn(), &kOne, plan.x, x.raw_data(), plan.weight, w.raw_data(), plan.conv, algorithm, workspace.as<void>(),
-        workspace.bytes(), &kZero, plan.y, y.raw_data(), plan.bias, bias.raw_data(), plan.identity, plan.y, y.raw_data());
-    if (status != CUDNN_STATUS_NOT_SUPPORTED) {
-      spool::cuda::check(status, "cudnnConvolutionBiasActivationForward");
+    if (SPOOL_DONE(cudnnConvolutionBiasActivationForward(
+            c.dnn(), &kOne, plan.x, x.raw_data(), plan.weight, w.raw_data(), plan.conv, algorithm, workspace.as<void>(),
+            workspace.bytes(), &kZero, plan.y, y.raw_data(), plan.bias, bias.raw_data(), plan.identity, plan.y, y.raw_data())))
       return spool::cuda::finish(c);
-    }
     plan.fused_bias = false;
   }
-  SPOOL_CUDA(cudnnConvolutionForward(c.dnn(), &kOne, plan.x, x.raw_data(), plan.weight, w.raw_data(), plan.conv, algorithm,
-                                     workspace.as<void>(), workspace.bytes(), &kZero, plan.y, y.raw_data()));
+  if (plan.algorithm < 0 ||
+      !SPOOL_DONE(cudnnConvolutionForward(c.dnn(), &kOne, plan.x, x.raw_data(), plan.weight, w.raw_data(), plan.conv, algorithm,
+                                          workspace.as<void>(), workspace.bytes(), &kZero, plan.y, y.raw_data()))) {
+    plan.algorithm = -1;
+    return direct::conv2d(x, weight, bias, y, p);
+  }
   if (bias.defined()) {
     begin("conv2d", {&bias, &y, &y});
     SPOOL_CUDA(cudnnAddTensor(c.dnn(), &kOne, plan.bias, bias.raw_data(), &kOne, plan.y, y.raw_data()));
@@ -197,12 +202,15 @@ void conv2d_input_grad(const Tensor& gy, const Tensor& weight, Tensor& gx, const
   const Tensor w = channels_last(weight);
   Context& c = begin("conv2d", {&gy, &w, &gx});
   std::lock_guard lock(c.mutex);
-  const Plan& plan = plan_for(c, Pass::input_grad, gx, w, gy, false, p);
-  if (plan.algorithm < 0) return direct::conv2d_input_grad(gy, weight, gx, p);
+  Plan& plan = plan_for(c, Pass::input_grad, gx, w, gy, false, p);
   const Scratch workspace(c, plan.workspace);
-  SPOOL_CUDA(cudnnConvolutionBackwardData(c.dnn(), &kOne, plan.weight, w.raw_data(), plan.y, gy.raw_data(), plan.conv,
-                                          static_cast<cudnnConvolutionBwdDataAlgo_t>(plan.algorithm), workspace.as<void>(),
-                                          workspace.bytes(), &kZero, plan.x, gx.raw_data()));
+  if (plan.algorithm < 0 ||
+      !SPOOL_DONE(cudnnConvolutionBackwardData(c.dnn(), &kOne, plan.weight, w.raw_data(), plan.y, gy.raw_data(), plan.conv,
+                                               static_cast<cudnnConvolutionBwdDataAlgo_t>(plan.algorithm), workspace.as<void>(),
+                                               workspace.bytes(), &kZero, plan.x, gx.raw_data()))) {
+    plan.algorithm = -1;
+    return direct::conv2d_input_grad(gy, weight, gx, p);
+  }
   spool::cuda::finish(c);
 }
 
@@ -217,12 +225,15 @@ void conv2d_weight_grad(const Tensor& x, const Tensor& gy, Tensor& gw, Tensor& g
   Context& c = begin("conv2d", {&x, &gy, &w});
   {
     std::lock_guard lock(c.mutex);
-    const Plan& plan = plan_for(c, Pass::weight_grad, x, w, gy, false, p);
-    if (plan.algorithm < 0) return direct::conv2d_weight_grad(x, gy, gw, p);
+    Plan& plan = plan_for(c, Pass::weight_grad, x, w, gy, false, p);
     const Scratch workspace(c, plan.workspace);
-    SPOOL_CUDA(cudnnConvolutionBackwardFilter(c.dnn(), &kOne, plan.x, x.raw_data(), plan.y, gy.raw_data(), plan.conv,
-                                              static_cast<cudnnConvolutionBwdFilterAlgo_t>(plan.algorithm), workspace.as<void>(),
-                                              workspace.bytes(), &kZero, plan.weight, w.raw_data()));
+    if (plan.algorithm < 0 ||
+        !SPOOL_DONE(cudnnConvolutionBackwardFilter(c.dnn(), &kOne, plan.x, x.raw_data(), plan.y, gy.raw_data(), plan.conv,
+                                                   static_cast<cudnnConvolutionBwdFilterAlgo_t>(plan.algorithm),
+                                                   workspace.as<void>(), workspace.bytes(), &kZero, plan.weight, w.raw_data()))) {
+      plan.algorithm = -1;
+      return direct::conv2d_weight_grad(x, gy, gw, p);
+    }
     spool::cuda::finish(c);
   }
   if (w.storage() != gw.storage()) copy(w, gw);

@@ -49,7 +49,7 @@ inline ChannelPlan plan_channels(const Context& c, const Channels& x) {
   const unsigned columns = blocks_for(x.channels, kChannelWidth);
   std::int64_t parts = std::int64_t{c.multiprocessors} * 4 / (columns ? columns : 1), useful = x.count() / (kChannelHeight * 8);
   parts = parts < useful ? parts : useful;
-  parts = parts < 1 ? 1 : parts > 512 ? 512 : parts;
+  parts = parts < 1 || columns > Context::kTickets ? 1 : parts > 512 ? 512 : parts;
   plan.grid = dim3(columns, static_cast<unsigned>(parts));
   plan.scratch = static_cast<std::size_t>(parts * x.channels);
   return plan;

@@ -98,6 +98,13 @@ __global__ void __launch_bounds__(kThreads) grad_norm_kernel(Table table, double
 
 __device__ inline double norm_value(const double* norm) { return norm ? *norm : 0; }
 
+// Whether nothing may be changed, which is then reported.
+__device__ inline bool refused(const GradTransform& transform, const double* norm, spool::cuda::Report* report) {
+  if (!transform.refuse_nonfinite || isfinite(*norm)) return false;
+  if (blockIdx.x == 0 && threadIdx.x == 0 && atomicCAS(&report->code, 0u, spool::cuda::Report::kNonfinite) == 0) report->number = *norm;
+  return true;
+}
+
 __global__ void __launch_bounds__(kThreads) transform_kernel(Table table, GradTransform transform, const double* norm) {
   const Row& row = row_of_block(table);
   for_each_element(row, [&]<class T>(TypeTag<T>, std::int64_t i) {
@@ -108,7 +115,8 @@ __global__ void __launch_bounds__(kThreads) transform_kernel(Table table, GradTr
   });
 }
 
-__global__ void __launch_bounds__(kThreads) sgd_kernel(Table table, SgdStep step, GradTransform transform, const double* norm) {
+__global__ void __launch_bounds__(kThreads) sgd_kernel(Table table, SgdStep step, GradTransform transform, const double* norm, spool::cuda::Report* report) {
+  if (refused(transform, norm, report)) return;
   const Row& row = row_of_block(table);
   const SgdUpdate<double> update64(step, row.step);
   const SgdUpdate<float> update32(step, row.step);
@@ -132,7 +140,8 @@ __global__ void __launch_bounds__(kThreads) sgd_kernel(Table table, SgdStep step
   });
 }
 
-__global__ void __launch_bounds__(kThreads) adam_kernel(Table table, AdamStep step, GradTransform transform, const double* norm) {
+__global__ void __launch_bounds__(kThreads) adam_kernel(Table table, AdamStep step, GradTransform transform, const double* norm, spool::cuda::Report* report) {
+  if (refused(transform, norm, report)) return;
   const Row& row = row_of_block(table);
   const AdamUpdate<double> update64(step, row.step);
   const AdamUpdate<float> update32(step, row.step);
@@ -160,7 +169,7 @@ __global__ void __launch_bounds__(kThreads) adam_kernel(Table table, AdamStep st
 
 // The number read by ClipGradient, where it is read at all.
 const double* norm_data(const GradTransform& t, const Tensor& norm) {
-  return std::isinf(t.max_norm) ? nullptr : data<const double>(norm);
+  return std::isinf(t.max_norm) && !t.refuse_nonfinite ? nullptr : data<const double>(norm);
 }
 
 std::size_t bytes_of_row(const Row& r) {
@@ -222,7 +231,7 @@ void sgd(std::span<const SgdEntry> entries, const SgdStep& step, const GradTrans
         if (e.grad.defined()) t.add(e.param.dtype(), e.param.numel(), e.step, {&e.param, &e.grad, &e.momentum_buffer});
       },
       [&](Context& c, const Table& t, bool) {
-        launch(c, sgd_kernel, t.pieces, kThreads, t, step, transform, norm_data(transform, norm));
+        launch(c, sgd_kernel, t.pieces, kThreads, t, step, transform, norm_data(transform, norm), c.report);
       });
 }
 
@@ -235,7 +244,7 @@ void adam(std::span<const AdamEntry> entries, const AdamStep& step, const GradTr
           t.add(e.param.dtype(), e.param.numel(), e.step, {&e.param, &e.grad, &e.exp_avg, &e.exp_avg_sq, &e.max_exp_avg_sq});
       },
       [&](Context& c, const Table& t, bool) {
-        launch(c, adam_kernel, t.pieces, kThreads, t, step, transform, norm_data(transform, norm));
+        launch(c, adam_kernel, t.pieces, kThreads, t, step, transform, norm_data(transform, norm), c.report);
       });
 }
 

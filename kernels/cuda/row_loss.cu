@@ -56,7 +56,7 @@ __global__ void __launch_bounds__(kThreads)
   if (r < rows && target[r] != p.ignore_index) {
     const std::int64_t label = target[r];
     if (label < 0 || label >= classes) {
-      if (threadIdx.x == 0 && atomicCAS(&report->code, 0u, 1u) == 0) {
+      if (threadIdx.x == 0 && atomicCAS(&report->code, 0u, spool::cuda::Report::kBadLabel) == 0) {
         report->value = label;
         report->position = r;
         report->limit = classes;
