@@ -28,6 +28,7 @@
 #include <spool/optim/adam.h>
 #include <spool/optim/schedule.h>
 #include <spool/optim/sgd.h>
+#include <spool/train/captured_step.h>
 #include <spool/train/checkpoint.h>
 #include <spool/train/evaluate.h>
 #include <spool/train/interrupt.h>

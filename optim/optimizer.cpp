@@ -68,6 +68,20 @@ void Optimizer::set_lr(double lr) {
   for (Group& g : groups_) g.lr = lr;
 }
 
+std::int64_t Optimizer::steps() const {
+  std::int64_t most = 0;
+  for (const auto& slots : slots_)
+    for (const Slot& s : slots)
+      if (s.param.grad().defined()) most = std::max(most, s.step);
+  return most;
+}
+
+void Optimizer::set_steps_back(std::int64_t n) {
+  for (auto& slots : slots_)
+    for (Slot& s : slots)
+      if (s.param.grad().defined()) s.step -= n;
+}
+
 void Optimizer::zero_grad() {
   for (auto& slots : slots_)
     for (Slot& s : slots) s.param.set_grad({});

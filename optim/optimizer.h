@@ -78,6 +78,11 @@ class Optimizer {
   // clip_norm or error_if_nonfinite asked for it.
   const Tensor& last_grad_norm() const { return last_norm_; }
 
+  // How many steps the parameters with gradients have had, the most of any; and counts of them taken back (or, negative, added), for a step that ran in another way than by
+  // step(): CapturedStep does this.
+  std::int64_t steps() const;
+  void set_steps_back(std::int64_t n);
+
   // Everything that must be saved to go on as if never stopped: "<parameter>.step", "<parameter>.exp_avg" ... by the parameters' names
   // (numbers where they have none), and each group's rates as "group0.lr" ... The tensors share their elements with the optimizer.
   StateDict state_dict() const;

@@ -38,6 +38,7 @@ int signal_of(F f) {
   const pid_t child = fork();
   if (child == 0) {
     (void)!freopen("/dev/null", "w", stderr);
+    (void)!freopen("/dev/null", "w", stdout);
     std::signal(SIGABRT, SIG_DFL);
     f();
     _exit(0);

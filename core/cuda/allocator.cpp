@@ -12,26 +12,35 @@
 #include "spool/core/errors.h"
 
 namespace spool::cuda {
+
+struct Block;
+struct BySize {
+  bool operator()(const Block* a, const Block* b) const;
+};
+// Free blocks, large and small. The device has one pool, and each captured step its own, whose blocks nobody else may get: a replay writes to them.
+struct MemoryPool {
+  std::set<Block*, BySize> free[2];
+};
+struct Block {
+  char* data;
+  std::size_t bytes;
+  MemoryPool* home;
+  Block *before = nullptr, *after = nullptr;  // neighbours in the same segment
+  bool in_use = false, small = false;
+};
+bool BySize::operator()(const Block* a, const Block* b) const {
+  return a->bytes != b->bytes ? a->bytes < b->bytes : a->data < b->data;
+}
+
 namespace {
 
 constexpr std::size_t kAlign = 512, kSmall = std::size_t{1} << 20;
 constexpr std::size_t kSmallSegment = std::size_t{2} << 20, kLargeSegment = std::size_t{20} << 20,
                       kLargeStep = std::size_t{2} << 20;
 
-struct Block {
-  char* data;
-  std::size_t bytes;
-  Block *before = nullptr, *after = nullptr;  // neighbours in the same segment
-  bool in_use = false, small = false;
-};
-
-struct BySize {
-  bool operator()(const Block* a, const Block* b) const { return a->bytes != b->bytes ? a->bytes < b->bytes : a->data < b->data; }
-};
-
 struct Cache {
   std::mutex mutex;
-  std::set<Block*, BySize> free[2];  // large, small
+  MemoryPool pool;
   std::unordered_map<void*, Block*> in_use;
   MemoryStats stats;
 };
@@ -52,7 +61,7 @@ bool caching() {
 
 // Gives segments that are wholly free back to the device; the caller holds the lock.
 void drop_segments(Cache& c) {
-  for (auto& list : c.free)
+  for (auto& list : c.pool.free)
     for (auto it = list.begin(); it != list.end();) {
       Block* b = *it;
       if (b->before || b->after) {
@@ -67,7 +76,7 @@ void drop_segments(Cache& c) {
 }
 
 // The caller holds the lock.
-Block* new_segment(Cache& c, std::size_t bytes, std::size_t asked, int index) {
+Block* new_segment(Cache& c, MemoryPool& pool, std::size_t bytes, std::size_t asked, int index) {
   void* data = nullptr;
   cudaError_t status = cudaMalloc(&data, bytes);
   if (status == cudaErrorMemoryAllocation) {
@@ -89,13 +98,13 @@ Block* new_segment(Cache& c, std::size_t bytes, std::size_t asked, int index) {
   check(status, "cudaMalloc");
   c.stats.reserved += bytes;
   ++c.stats.system_allocations;
-  return new Block{static_cast<char*>(data), bytes};
+  return new Block{static_cast<char*>(data), bytes, &pool};
 }
 
-// Joins b with a free neighbour, which goes away; the caller holds the lock.
-void merge(Cache& c, Block* b, Block* neighbour) {
+// Joins b with a free neighbour, which goes away; neighbours have one home. The caller holds the lock.
+void merge(Block* b, Block* neighbour) {
   if (!neighbour || neighbour->in_use) return;
-  c.free[neighbour->small].erase(neighbour);
+  b->home->free[neighbour->small].erase(neighbour);
   if (neighbour == b->before) {
     b->data = neighbour->data;
     b->before = neighbour->before;
@@ -117,25 +126,26 @@ void* allocate(std::size_t bytes, int index) {
   std::lock_guard lock(c.mutex);
   const std::size_t size = caching() ? (bytes + kAlign - 1) / kAlign * kAlign : bytes;
   const bool small = size <= kSmall;
+  MemoryPool& pool = capture() ? *capture()->pool : c.pool;
   Block* b = nullptr;
-  Block wanted{nullptr, size};
-  if (auto it = c.free[small].lower_bound(&wanted); caching() && it != c.free[small].end()) {
+  Block wanted{nullptr, size, &pool};
+  if (auto it = pool.free[small].lower_bound(&wanted); caching() && it != pool.free[small].end()) {
     b = *it;
-    c.free[small].erase(it);
+    pool.free[small].erase(it);
   } else {
     const std::size_t segment = !caching()                 ? size
                                 : small                    ? kSmallSegment
                                 : size < kLargeSegment / 2 ? kLargeSegment
                                                            : (size + kLargeStep - 1) / kLargeStep * kLargeStep;
-    b = new_segment(c, segment, bytes, index);
+    b = new_segment(c, pool, segment, bytes, index);
     b->small = small;
   }
   if (b->bytes - size >= (small ? kAlign : kSmall)) {
-    Block* rest = new Block{b->data + size, b->bytes - size, b, b->after, false, small};
+    Block* rest = new Block{b->data + size, b->bytes - size, &pool, b, b->after, false, small};
     if (rest->after) rest->after->before = rest;
     b->after = rest;
     b->bytes = size;
-    c.free[small].insert(rest);
+    pool.free[small].insert(rest);
   }
   b->in_use = true;
   c.in_use.emplace(b->data, b);
@@ -160,9 +170,24 @@ void deallocate(void* block, int index) noexcept {
     delete b;
     return;
   }
-  merge(c, b, b->before);
-  merge(c, b, b->after);
-  c.free[b->small].insert(b);
+  merge(b, b->before);
+  merge(b, b->after);
+  b->home->free[b->small].insert(b);
+}
+
+MemoryPool* make_pool() { return new MemoryPool; }
+
+void dissolve_pool(MemoryPool* pool, int device) {
+  Cache& c = cache(device);
+  std::lock_guard lock(c.mutex);
+  for (auto& [data, block] : c.in_use)
+    if (block->home == pool) block->home = &c.pool;
+  for (auto& list : pool->free)
+    for (Block* block : list) {
+      block->home = &c.pool;
+      c.pool.free[block->small].insert(block);
+    }
+  delete pool;
 }
 
 MemoryStats memory_stats(int index) {

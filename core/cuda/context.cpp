@@ -23,6 +23,8 @@ std::string name_of_call(const char* call) {
   return end ? std::string(call, end) : std::string(call);
 }
 
+thread_local Capture* running_capture = nullptr;
+
 [[noreturn]] void fail(const char* call, const std::string& what) {
   throw CudaError(running_op, fmt::format("{} failed: {}", name_of_call(call), what));
 }
@@ -52,6 +54,9 @@ void check(cudnnStatus_t status, const char* call) {
   cudnnGetLastErrorString(detail, sizeof detail);
   fail(call, fmt::format("{}{}{}", cudnnGetErrorString(status), *detail ? ": " : "", detail));
 }
+
+Capture* capture() { return running_capture; }
+void set_capture(Capture* c) { running_capture = c; }
 
 // --- devices
 
@@ -167,23 +172,32 @@ bool blocking() {
 
 void finish(Context& c) {
   if (const cudaError_t status = cudaGetLastError(); status != cudaSuccess) check(status, "the launch");
-  if (blocking()) synchronize(c);
+  if (blocking() && !capture()) synchronize(c);
 }
 
 namespace {
 [[noreturn]] void throw_report(const Report& r) {
   const char* late = "the device found it after the operation had returned, SPOOL_CUDA_SYNC=1 makes it say so at once";
   if (r.code == Report::kNonfinite)
-    throw GradError("step", fmt::format("the norm of the gradients was {}, and the step changed nothing ({}). Lower the learning rate, clip earlier, or look "
-                                        "for a division or logarithm of zero in the loss",
-                                        r.number, late));
-  throw IndexError("cross_entropy",
-                   fmt::format("label {} at position {} of the targets (flattened) is not a class: labels are 0 to {}, or ignore_index {} ({})",
-                               r.value, r.position, r.limit - 1, r.ignored, late));
+    throw GradError(
+        "step",
+        fmt::format(
+            "the norm of the gradients was {}, and the step changed nothing ({}). Lower the learning rate, clip earlier, or look "
+            "for a division or logarithm of zero in the loss",
+            r.number, late));
+  throw IndexError(
+      "cross_entropy",
+      fmt::format(
+          "label {} at position {} of the targets (flattened) is not a class: labels are 0 to {}, or ignore_index {} ({})",
+          r.value, r.position, r.limit - 1, r.ignored, late));
 }
 }  // namespace
 
 void synchronize(Context& c) {
+  if (capture())
+    throw CudaError(running_op,
+                    "the host waits for the device here or right after, for item(), a check or a copy to the CPU, which a "
+                    "captured step cannot");
   c.synchronisations.fetch_add(1, std::memory_order_relaxed);
   static thread_local Report* landing = nullptr;  // pinned, and given back to nobody: threads are few
   if (!landing) {

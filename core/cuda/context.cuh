@@ -10,6 +10,7 @@
 #include <mutex>
 #include <string>
 
+#include "spool/core/cuda/live.h"
 #include "spool/core/tensor.h"
 
 namespace spool::cuda {
@@ -49,6 +50,21 @@ struct Context {
   cublasLtHandle_t blas_ = nullptr;
   cudnnHandle_t dnn_ = nullptr;
 };
+
+// While a thread captures a step, what it gives the device is recorded instead of run: memory then comes from a pool of the graph's own, kernels read what changes from
+// `live`, and waiting, or copying from the host, throws.
+struct MemoryPool;
+struct Capture {
+  MemoryPool* pool = nullptr;
+  Live* live = nullptr;
+  int rates = 0;  // updates of parameter groups so far
+};
+// Of the calling thread, or null.
+Capture* capture();
+void set_capture(Capture* capture);
+// A pool for one graph, and its end: what it holds goes to the device's cache, also what is still in use, once that comes back.
+MemoryPool* make_pool();
+void dissolve_pool(MemoryPool* pool, int device);
 
 // Makes the device the calling thread's current one.
 void set_current(int index);

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "spool/core/cuda/context.cuh"
+#include "spool/core/errors.h"
 
 namespace spool::cuda {
 namespace {
@@ -61,6 +62,9 @@ void give_back(Context& c, const Piece& p) {
 
 void copy_to_device(Context& c, void* to, const void* from, std::size_t bytes) {
   if (bytes == 0) return;
+  if (capture())
+    throw CudaError(running_operation(),
+                    "numbers are copied from the host here or right after, which a captured step would not do again");
   c.bytes_to_device.fetch_add(bytes, std::memory_order_relaxed);
   if (bytes > kLargest) {
     SPOOL_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, c.stream));

@@ -4,7 +4,8 @@
 namespace spool::kernels::cuda {
 namespace {
 
-__global__ void dropout_mask_kernel(bool* mask, std::int64_t n, std::uint64_t threshold, Generator::Draw draw) {
+__global__ void dropout_mask_kernel(bool* mask, std::int64_t n, std::uint64_t threshold, Generator::Draw draw, const Live* live) {
+  if (live) draw.stream += live->draws;
   for (std::int64_t b = first_index(); 4 * b < n; b += index_step()) {
     const Philox r = draw(static_cast<std::uint64_t>(b));
     for (int k = 0; k < 4 && 4 * b + k < n; ++k) mask[4 * b + k] = r.words[k] >= threshold;
@@ -24,7 +25,7 @@ void dropout_mask(Tensor& mask, double p, Generator::Draw draw) {
   Context& c = begin("dropout", {&mask});
   // Of a 32-bit word; p = 1 is beyond every word.
   launch(c, dropout_mask_kernel, grid_for(c, mask.numel(), 4 * kThreads), kThreads, data<bool>(mask), mask.numel(),
-         static_cast<std::uint64_t>(p * 0x1p32), draw);
+         static_cast<std::uint64_t>(p * 0x1p32), draw, live());
 }
 
 void masked_scale(const Tensor& x, const Tensor& mask, double scale, Tensor& y) {

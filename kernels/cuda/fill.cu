@@ -28,7 +28,8 @@ __global__ void arange_kernel(T* y, std::int64_t n, bool whole, std::int64_t sta
 
 // Each thread makes the numbers of one counter, `per` of them: the same as on the CPU.
 template <class T>
-__global__ void uniform_kernel(T* y, std::int64_t n, double low, double high, Generator::Draw draw) {
+__global__ void uniform_kernel(T* y, std::int64_t n, double low, double high, Generator::Draw draw, const Live* live) {
+  if (live) draw.stream += live->draws;
   constexpr int per = std::is_same_v<T, double> ? 2 : 4;
   for (std::int64_t b = first_index(); b * per < n; b += index_step()) {
     const Philox r = draw(static_cast<std::uint64_t>(b));
@@ -45,7 +46,8 @@ __global__ void uniform_kernel(T* y, std::int64_t n, double low, double high, Ge
 }
 
 template <class T>
-__global__ void normal_kernel(T* y, std::int64_t n, double mean, double std, Generator::Draw draw) {
+__global__ void normal_kernel(T* y, std::int64_t n, double mean, double std, Generator::Draw draw, const Live* live) {
+  if (live) draw.stream += live->draws;
   for (std::int64_t b = first_index(); 2 * b < n; b += index_step()) {
     const Philox r = draw(static_cast<std::uint64_t>(b));
     const double radius = ::sqrt(-2 * ::log(1 - r.uniform_double(0))), angle = 2 * std::numbers::pi * r.uniform_double(1);
@@ -55,7 +57,9 @@ __global__ void normal_kernel(T* y, std::int64_t n, double mean, double std, Gen
 }
 
 template <class T>
-__global__ void integers_kernel(T* y, std::int64_t n, std::int64_t low, std::uint64_t range, Generator::Draw draw) {
+__global__ void integers_kernel(T* y, std::int64_t n, std::int64_t low, std::uint64_t range, Generator::Draw draw,
+                                const Live* live) {
+  if (live) draw.stream += live->draws;
   for (std::int64_t i = first_index(); i < n; i += index_step()) {
     const Philox r = draw(static_cast<std::uint64_t>(i));
     __extension__ using Wide = unsigned __int128;
@@ -95,7 +99,7 @@ void random_uniform(Tensor& y, double low, double high, Generator::Draw draw) {
   if (y.numel() == 0) return;
   Context& c = begin("rand", {&y});
   visit_floating(y.dtype(), [&]<class T>(TypeTag<T>) {
-    launch(c, uniform_kernel<T>, grid_for(c, y.numel(), 4 * kThreads), kThreads, data<T>(y), y.numel(), low, high, draw);
+    launch(c, uniform_kernel<T>, grid_for(c, y.numel(), 4 * kThreads), kThreads, data<T>(y), y.numel(), low, high, draw, live());
   });
 }
 
@@ -103,7 +107,7 @@ void random_normal(Tensor& y, double mean, double std, Generator::Draw draw) {
   if (y.numel() == 0) return;
   Context& c = begin("randn", {&y});
   visit_floating(y.dtype(), [&]<class T>(TypeTag<T>) {
-    launch(c, normal_kernel<T>, grid_for(c, y.numel(), 2 * kThreads), kThreads, data<T>(y), y.numel(), mean, std, draw);
+    launch(c, normal_kernel<T>, grid_for(c, y.numel(), 2 * kThreads), kThreads, data<T>(y), y.numel(), mean, std, draw, live());
   });
 }
 
@@ -112,7 +116,7 @@ void random_integers(Tensor& y, std::int64_t low, std::int64_t high, Generator::
   Context& c = begin("randint", {&y});
   const auto range = static_cast<std::uint64_t>(high) - static_cast<std::uint64_t>(low);
   visit(y.dtype(), [&]<class T>(TypeTag<T>) {
-    launch(c, integers_kernel<T>, grid_for(c, y.numel()), kThreads, data<T>(y), y.numel(), low, range, draw);
+    launch(c, integers_kernel<T>, grid_for(c, y.numel()), kThreads, data<T>(y), y.numel(), low, range, draw, live());
   });
 }
 

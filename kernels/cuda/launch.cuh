@@ -48,6 +48,10 @@ inline unsigned grid_for(const Context& c, std::int64_t n, std::int64_t per_bloc
 __device__ inline std::int64_t first_index() { return static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; }
 __device__ inline std::int64_t index_step() { return static_cast<std::int64_t>(gridDim.x) * blockDim.x; }
 
+using spool::cuda::Live;
+// What the kernels of a captured step read; null in an ordinary one.
+inline const Live* live() { return spool::cuda::capture() ? spool::cuda::capture()->live : nullptr; }
+
 template <class T>
 T* data(const Tensor& t) {
   return t.defined() ? static_cast<T*>(t.raw_data()) : nullptr;

@@ -2,6 +2,7 @@
 // more only beyond kRows parameters.
 #include "spool/kernels/optim.h"
 
+#include "spool/core/errors.h"
 #include "spool/kernels/cuda/launch.cuh"
 
 namespace spool::kernels::cuda {
@@ -101,7 +102,8 @@ __device__ inline double norm_value(const double* norm) { return norm ? *norm : 
 // Whether nothing may be changed, which is then reported.
 __device__ inline bool refused(const GradTransform& transform, const double* norm, spool::cuda::Report* report) {
   if (!transform.refuse_nonfinite || isfinite(*norm)) return false;
-  if (blockIdx.x == 0 && threadIdx.x == 0 && atomicCAS(&report->code, 0u, spool::cuda::Report::kNonfinite) == 0) report->number = *norm;
+  if (blockIdx.x == 0 && threadIdx.x == 0 && atomicCAS(&report->code, 0u, spool::cuda::Report::kNonfinite) == 0)
+    report->number = *norm;
   return true;
 }
 
@@ -115,11 +117,14 @@ __global__ void __launch_bounds__(kThreads) transform_kernel(Table table, GradTr
   });
 }
 
-__global__ void __launch_bounds__(kThreads) sgd_kernel(Table table, SgdStep step, GradTransform transform, const double* norm, spool::cuda::Report* report) {
+__global__ void __launch_bounds__(kThreads) sgd_kernel(Table table, SgdStep step, GradTransform transform, const double* norm,
+                                                       spool::cuda::Report* report, const Live* live, int rate) {
   if (refused(transform, norm, report)) return;
+  if (live) step.lr = live->rates[rate];
   const Row& row = row_of_block(table);
-  const SgdUpdate<double> update64(step, row.step);
-  const SgdUpdate<float> update32(step, row.step);
+  const std::int64_t number = row.step + (live ? live->steps : 0);
+  const SgdUpdate<double> update64(step, number);
+  const SgdUpdate<float> update32(step, number);
   for_each_element(row, [&]<class T>(TypeTag<T>, std::int64_t i) {
     using A = accumulate_t<T>;
     const ClipGradient<A> clip(transform, norm_value(norm));
@@ -140,11 +145,14 @@ __global__ void __launch_bounds__(kThreads) sgd_kernel(Table table, SgdStep step
   });
 }
 
-__global__ void __launch_bounds__(kThreads) adam_kernel(Table table, AdamStep step, GradTransform transform, const double* norm, spool::cuda::Report* report) {
+__global__ void __launch_bounds__(kThreads) adam_kernel(Table table, AdamStep step, GradTransform transform, const double* norm,
+                                                        spool::cuda::Report* report, const Live* live, int rate) {
   if (refused(transform, norm, report)) return;
+  if (live) step.lr = live->rates[rate];
   const Row& row = row_of_block(table);
-  const AdamUpdate<double> update64(step, row.step);
-  const AdamUpdate<float> update32(step, row.step);
+  const std::int64_t number = row.step + (live ? live->steps : 0);
+  const AdamUpdate<double> update64(step, number);
+  const AdamUpdate<float> update32(step, number);
   for_each_element(row, [&]<class T>(TypeTag<T>, std::int64_t i) {
     using A = accumulate_t<T>;
     const ClipGradient<A> clip(transform, norm_value(norm));
@@ -165,6 +173,14 @@ __global__ void __launch_bounds__(kThreads) adam_kernel(Table table, AdamStep st
     m[i] = static_cast<T>(mean);
     v[i] = static_cast<T>(square);
   });
+}
+
+// Which of the live learning rates this update takes.
+int next_rate() {
+  spool::cuda::Capture* capture = spool::cuda::capture();
+  if (!capture) return 0;
+  if (capture->rates == Live::kRates) throw ValueError("step", "a captured step updates at most 32 parameter groups");
+  return capture->rates++;
 }
 
 // The number read by ClipGradient, where it is read at all.
@@ -224,6 +240,7 @@ void transform_gradients(std::span<const Tensor> grads, const GradTransform& tra
 }
 
 void sgd(std::span<const SgdEntry> entries, const SgdStep& step, const GradTransform& transform, const Tensor& norm) {
+  const int rate = next_rate();
   for_each_table(
       "SGD", entries[0].param, entries.size(),
       [&](Table& t, std::size_t i) {
@@ -231,11 +248,12 @@ void sgd(std::span<const SgdEntry> entries, const SgdStep& step, const GradTrans
         if (e.grad.defined()) t.add(e.param.dtype(), e.param.numel(), e.step, {&e.param, &e.grad, &e.momentum_buffer});
       },
       [&](Context& c, const Table& t, bool) {
-        launch(c, sgd_kernel, t.pieces, kThreads, t, step, transform, norm_data(transform, norm), c.report);
+        launch(c, sgd_kernel, t.pieces, kThreads, t, step, transform, norm_data(transform, norm), c.report, live(), rate);
       });
 }
 
 void adam(std::span<const AdamEntry> entries, const AdamStep& step, const GradTransform& transform, const Tensor& norm) {
+  const int rate = next_rate();
   for_each_table(
       "Adam", entries[0].param, entries.size(),
       [&](Table& t, std::size_t i) {
@@ -244,7 +262,7 @@ void adam(std::span<const AdamEntry> entries, const AdamStep& step, const GradTr
           t.add(e.param.dtype(), e.param.numel(), e.step, {&e.param, &e.grad, &e.exp_avg, &e.exp_avg_sq, &e.max_exp_avg_sq});
       },
       [&](Context& c, const Table& t, bool) {
-        launch(c, adam_kernel, t.pieces, kThreads, t, step, transform, norm_data(transform, norm), c.report);
+        launch(c, adam_kernel, t.pieces, kThreads, t, step, transform, norm_data(transform, norm), c.report, live(), rate);
       });
 }
 
