@@ -43,6 +43,7 @@ void train(const Options& options) {
   if (options.threads > 0) set_num_threads(options.threads);
   manual_seed(options.seed);
   const Device device = device_of(options);
+  set_allow_tf32(options.precision == "tf32");
   check_output("--save", options.save);
   check_output("--checkpoint", options.checkpoint);
   check_output("--best", options.best);
@@ -53,8 +54,12 @@ void train(const Options& options) {
 
   const Data data = load_data(options);
   fmt::print("data   {}\n       {} training and {} test pictures\n", data.description, data.train.size(), data.test.size());
-  fmt::print("model  ConvNet, {} parameters, on {} with {} threads\n", model.num_parameters(), to_string(device),
-             get_num_threads());
+  if (device.is_cuda())
+    fmt::print("model  ConvNet, {} parameters, on {} ({}) in {}\n", model.num_parameters(), to_string(device), device_name(device),
+               options.precision);
+  else
+    fmt::print("model  ConvNet, {} parameters, on {} with {} threads\n", model.num_parameters(), to_string(device),
+               get_num_threads());
   if (options.summary)
     fmt::print("\n{}\n", to_string(summary(model, zeros({options.batch_size, 3, 32, 32}, {.device = device}))));
   std::fflush(stdout);
@@ -63,8 +68,10 @@ void train(const Options& options) {
                                    .shuffle = true,
                                    .seed = options.seed,
                                    .num_workers = 1,
-                                   .transform = transform(options.augment)});
-  DataLoader testing(data.test, {.batch_size = options.batch_size, .num_workers = 1, .transform = transform(false)});
+                                   .transform = transform(options.augment),
+                                   .device = device});
+  DataLoader testing(data.test,
+                     {.batch_size = options.batch_size, .num_workers = 1, .transform = transform(false), .device = device});
   const auto optimizer = make_optimizer(options, model);
   const auto logs = make_logs(options, data.description);
   const Metadata notes{{"classes", fmt::format("{}", fmt::join(data.test.class_names(), " "))}};
@@ -83,6 +90,8 @@ void train(const Options& options) {
   const Scores score = report.validation && report.stopped.empty() ? *report.validation : trainer.evaluate(testing);
   fmt::print("\ntest accuracy: {:.4f}\n{}", score["accuracy"],
              per_class_table(*score.get<ConfusionMatrix>(), data.test.class_names()));
+  if (device.is_cuda())
+    fmt::print("GPU memory: {:.1f} MiB at most\n", static_cast<double>(memory_stats(device).peak_allocated) / (1 << 20));
   if (!options.save.empty()) {
     save_weights(model, options.save, notes);
     fmt::print("weights saved to {}\n", options.save);

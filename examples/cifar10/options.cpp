@@ -57,6 +57,8 @@ Options parse_options(int argc, char** argv) {
   app.add_flag("--augment", o.augment, "Shift and mirror the training pictures at random");
   add("--device", o.device, "auto|cpu|cuda [auto]", "auto takes a GPU when there is one")
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
+  add("--precision", o.precision, "fp32|tf32 [fp32]", "On a GPU: tf32 rounds the factors of products to 10 bits, and is faster")
+      ->check(CLI::IsMember({"fp32", "tf32"}));
   add("--threads", o.threads, "N", "CPU threads; 0 means one for each core")->check(CLI::Range(0, 1024));
   auto* data = add("--data", o.data, "DIR", "Folder that holds data_batch_1.bin ... or cifar-10-batches-bin/");
   app.add_flag("--synthetic", o.synthetic, "Use the built-in synthetic pictures instead of CIFAR-10")->excludes(data);

@@ -14,6 +14,7 @@ struct Options {
   double clip_norm = 1.0;  // 0: no clipping
   std::uint64_t seed = 0;
   std::string device = "auto";
+  std::string precision = "fp32";  // of a GPU
   int threads = 0;  // 0: every core
   std::optional<std::filesystem::path> data;
   bool synthetic = false;
