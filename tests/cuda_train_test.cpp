@@ -91,3 +91,54 @@ TEST_CASE("A training step waits for nothing, allocates nothing and is few launc
   if (!std::getenv("SPOOL_CUDA_NO_CACHE")) CHECK(memory_stats(gpu).system_allocations == asked);
   synchronize(gpu);
 }
+
+namespace {
+
+// Two epochs of the Trainer on a small picture set, with a checkpoint.
+struct Trained {
+  std::vector<double> losses, accuracies;
+  std::vector<double> weights;
+};
+struct SmallNet : Module {
+  Conv2d& conv = add<Conv2d>("conv", {.in_channels = 3, .out_channels = 4, .kernel_size = 3});
+  BatchNorm2d& norm = add<BatchNorm2d>("norm", {.num_features = 4});
+  Linear& out = add<Linear>("out", {.in_features = 4 * 4 * 4, .out_features = 3});
+  Tensor forward(const Tensor& x) override { return out(flatten(relu(norm(conv(x))), 1)); }
+};
+Trained fit(Device device, const std::string& checkpoint) {
+  manual_seed(3);
+  SmallNet model;
+  model.to(device);
+  Generator g(8);
+  const ImageDataset data(randint(0, 256, {40, 3, 6, 6}, {.dtype = u8}, g).contiguous(MemoryFormat::channels_last),
+                          randint(0, 3, {40}, {.dtype = i64}, g));
+  DataLoader loader(data, {.batch_size = 8, .shuffle = true, .transform = RandomHorizontalFlip(), .device = device});
+  AdamW adam(model.parameters(), {.lr = 1e-2, .clip_norm = 1.0});
+  Trainer trainer(model, adam, {.epochs = 2, .checkpoint = checkpoint, .verbose = false});
+  const TrainReport report = trainer.fit(loader, loader);
+  Trained t;
+  for (const EpochRecord& e : report.epochs) {
+    t.losses.push_back(*e.find("loss"));
+    t.accuracies.push_back(*e.find("val_accuracy"));
+  }
+  for (const auto& [name, p] : model.named_parameters())
+    for (const double v : p.to_vector<double>()) t.weights.push_back(v);
+  return t;
+}
+
+}  // namespace
+
+TEST_CASE("The Trainer fits, validates and saves a model on a device as on the CPU") {
+  SPOOL_NEED_CUDA();
+  const std::string file = SPOOL_BINARY_DIR "/cuda_train_test.safetensors";
+  const Trained device = fit(gpu, file), host = fit(Device::cpu(), file + ".cpu");
+  REQUIRE(device.losses.size() == 2);
+  for (std::size_t i = 0; i < 2; ++i) {
+    CHECK(device.losses[i] == Approx(host.losses[i]).epsilon(1e-4));
+    CHECK(device.accuracies[i] == Approx(host.accuracies[i]).margin(0.05));
+  }
+  for (std::size_t i = 0; i < host.weights.size(); ++i) CHECK(device.weights[i] == Approx(host.weights[i]).margin(2e-3));
+  const auto saved = load_safetensors(file).tensors, saved_by_host = load_safetensors(file + ".cpu").tensors;
+  REQUIRE(saved.size() == saved_by_host.size());
+  for (std::size_t i = 0; i < saved.size(); ++i) CHECK(saved[i].name == saved_by_host[i].name);
+}
