@@ -21,10 +21,10 @@ void check_usable(Device device) {
   if (!device.is_cuda()) return;
   // The machine's devices do not change while the program runs, and asking the driver is slow; what was refused is asked about again.
   static std::atomic<std::uint64_t> usable{0};
-  if (device.index >= 0 && (usable.load(std::memory_order_relaxed) >> device.index & 1)) return;
+  if (device.index >= 0 && device.index < 64 && (usable.load(std::memory_order_relaxed) >> device.index & 1)) return;
   if (const std::string why = cuda::why_unusable(device.index); !why.empty())
     throw DeviceError("", fmt::format("{} cannot be used: {}", to_string(device), why));
-  usable.fetch_or(std::uint64_t{1} << device.index, std::memory_order_relaxed);
+  if (device.index < 64) usable.fetch_or(std::uint64_t{1} << device.index, std::memory_order_relaxed);
 }
 
 #else

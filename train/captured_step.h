@@ -12,6 +12,7 @@
 // The first steps run as they are written; then, for each shape of the inputs, one is captured. Learning rates that schedules set, step numbers, and the random numbers of
 // dropout go on as without capture. What the host does besides (printing, counting in C++) happens only when a step is captured. Where a step cannot be captured (on the CPU, or
 // because it reads a number back) it runs as written, and reason() says why.
+// While a step is captured no other thread may use the device.
 #pragma once
 #include <functional>
 #include <memory>
