@@ -52,7 +52,7 @@ TEST_CASE("The source of a copy may change as soon as the call returns") {
   CHECK(device.sum().item() == 1000.0f);
 }
 
-TEST_CASE("Operands on different devices are refused by name") {
+TEST_CASE("Operands on the host and on a device are refused by name") {
   SPOOL_NEED_CUDA();
   const Tensor x = ones({2, 2}).to(gpu), y = ones({2, 2});
   CHECK(contains(message_of<DeviceError>([&] { x + y; }), "cuda:0"));
