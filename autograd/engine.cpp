@@ -9,6 +9,7 @@
 #include <queue>
 #include <unordered_set>
 
+#include "spool/autograd/autocast.h"
 #include "spool/autograd/autograd.h"
 #include "spool/autograd/creation.h"
 #include "spool/autograd/node.h"
@@ -247,16 +248,16 @@ void run(std::span<const Tensor> outputs, std::span<const Tensor> grad_outputs, 
           {{"output", output}});
     roots.emplace_back(Edge(output), seed_of(output, grad_outputs.empty() ? Tensor() : grad_outputs[i]));
   }
-  for (auto& [edge, seed] : roots) deliver(edge, seed);
-  roots.clear();
+  // The roots stay until the end: edges never change, so they keep every node alive while it waits and runs.
+  for (auto& [edge, seed] : roots) deliver(edge, std::move(seed));
 
   const PhaseGuard phase(Phase::backward);
+  const Autocast off(false);
   const LayerGuard layer;
   std::vector<Tensor> grads_in;
   while (!queue.empty()) {
     Node& node = *queue.top();
     queue.pop();
-    const Ref<Node> alive(&node);
     Slots grads_out = waiting.take(&node);
     if (node.hooks) run_hooks(node, grads_out);
     thread_state.layer = node.scope;

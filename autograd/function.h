@@ -84,7 +84,7 @@ struct Function {
     // A forward that returns its input unchanged must not turn that input into its own ancestor.
     y = y.detach();
     detail::finish_function(*node, y);
-    return set_history(std::move(y), node);
+    return set_history(std::move(y), std::move(node));
   }
 };
 

@@ -93,15 +93,15 @@ void Node::destroy() const noexcept {
   pending = nullptr;
 }
 
-Tensor set_history(Tensor output, const Ref<Node>& node) {
+Tensor set_history(Tensor output, Ref<Node> node) {
   const auto nr = static_cast<std::uint32_t>(node->outputs.size());
   node->outputs.emplace_back(Meta{output.shape(), output.dtype(), output.device()});
   if (!is_floating(output.dtype())) return output;
   TensorImpl& t = *output.impl();
   t.requires_grad = true;
-  t.grad_fn = node;
+  t.grad_fn = std::move(node);
   t.output_nr = nr;
-  if (detail::tape_observer) detail::tape_observer->recorded(*node, output);
+  if (detail::tape_observer) detail::tape_observer->recorded(*t.grad_fn, output);
   return output;
 }
 

@@ -117,8 +117,8 @@ Ref<N> record_list(std::span<const Tensor> inputs) {
   return node;
 }
 
-// Declares `output` to be the next output of `node`; returns it. Outputs that are not floating point stay outside of the graph.
-Tensor set_history(Tensor output, const Ref<Node>& node);
+// Declares `output` to be the next output of `node`; returns it. Outputs that are not floating point stay outside of the graph. The last output of a node may take it over.
+Tensor set_history(Tensor output, Ref<Node> node);
 
 // The gradient, or zeros where none arrived.
 Tensor grad_or_zeros(const Node& node, std::span<const Tensor> grad_out, std::size_t output);

@@ -3,20 +3,12 @@
 #include <fmt/format.h>
 
 #include <atomic>
-#include <bit>
 #include <cstdlib>
 #include <map>
 #include <mutex>
 
 #include "spool/core/errors.h"
 
-#if defined(__SANITIZE_ADDRESS__)
-#define SPOOL_ASAN 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define SPOOL_ASAN 1
-#endif
-#endif
 #if defined(SPOOL_ASAN)
 #include <sanitizer/asan_interface.h>
 #else
@@ -27,39 +19,27 @@
 namespace spool {
 namespace {
 
+using namespace detail;
+
 constexpr std::size_t kAlign = 64;
-constexpr std::size_t kSmallest = 64;
-constexpr int kClasses = 11;  // 64 B, 128 B, ... 64 KiB
-constexpr std::size_t kLargestSmall = kSmallest << (kClasses - 1);
 constexpr std::size_t kSlab = std::size_t{1} << 18;  // small blocks are cut from pieces of this size
 constexpr std::size_t kLargeStep = std::size_t{1} << 16;
-constexpr std::size_t kThreadKeeps = std::size_t{1} << 20;  // bytes per class that a thread keeps to itself
 
-int class_of(std::size_t bytes) { return bytes <= kSmallest ? 0 : static_cast<int>(std::bit_width((bytes - 1) / kSmallest)); }
-std::size_t class_size(int c) { return kSmallest << c; }
 std::size_t round_large(std::size_t bytes) { return (bytes + kLargeStep - 1) / kLargeStep * kLargeStep; }
 
-struct FreeBlock {
-  FreeBlock* next;
-};
-
-struct FreeList {
-  FreeBlock* head = nullptr;
-  std::size_t count = 0;
-  void push(void* p, std::size_t bytes) noexcept {
-    head = new (p) FreeBlock{head};
-    ++count;
-    // Sanitizer builds see a use after free although the memory never went back to the system.
-    ASAN_POISON_MEMORY_REGION(static_cast<char*>(p) + sizeof(FreeBlock), bytes - sizeof(FreeBlock));
-  }
-  void* pop(std::size_t bytes) noexcept {
-    FreeBlock* p = head;
-    head = p->next;
-    --count;
-    ASAN_UNPOISON_MEMORY_REGION(p, bytes);
-    return p;
-  }
-};
+void push(FreeList& list, void* p, std::size_t bytes) noexcept {
+  list.head = new (p) FreeBlock{list.head};
+  ++list.count;
+  // Sanitizer builds see a use after free although the memory never went back to the system.
+  ASAN_POISON_MEMORY_REGION(static_cast<char*>(p) + sizeof(FreeBlock), bytes - sizeof(FreeBlock));
+}
+void* pop(FreeList& list, std::size_t bytes) noexcept {
+  FreeBlock* p = list.head;
+  list.head = p->next;
+  --list.count;
+  ASAN_UNPOISON_MEMORY_REGION(p, bytes);
+  return p;
+}
 
 struct ThreadCache;
 
@@ -82,11 +62,7 @@ Pool& pool() {
   return *p;
 }
 
-// Counters are written by their own thread only; atomics make the read in memory_stats() defined, and cost a plain store.
-struct ThreadCache {
-  FreeList lists[kClasses];
-  std::atomic<std::int64_t> allocated{0};
-  std::atomic<std::uint64_t> allocations{0};
+struct ThreadCache : ThreadBlocks {
   ThreadCache *next = nullptr, *prev = nullptr;
 
   ThreadCache() {
@@ -95,36 +71,26 @@ struct ThreadCache {
     next = p.threads;
     if (next) next->prev = this;
     p.threads = this;
+    thread_blocks = this;
   }
   ~ThreadCache();
-  void count(std::int64_t bytes, int blocks) noexcept {
-    allocated.store(allocated.load(std::memory_order_relaxed) + bytes, std::memory_order_relaxed);
-    allocations.store(allocations.load(std::memory_order_relaxed) + static_cast<unsigned>(blocks), std::memory_order_relaxed);
-  }
 };
 
-constinit thread_local ThreadCache* cache = nullptr;
 constinit thread_local bool thread_ended = false;
-struct CacheOwner {
-  ThreadCache it;
-  CacheOwner() { cache = &it; }
-  ~CacheOwner() {
-    cache = nullptr;
-    thread_ended = true;
-  }
-};
 
 // Null once this thread is being torn down; its blocks then go through the shared lists.
-ThreadCache* thread_cache() {
-  if (!cache && !thread_ended) thread_local CacheOwner owner;
-  return cache;
+ThreadBlocks* blocks_of_thread() {
+  if (!thread_blocks && !thread_ended) thread_local ThreadCache owner;
+  return thread_blocks;
 }
 
 ThreadCache::~ThreadCache() {
+  thread_blocks = nullptr;
+  thread_ended = true;
   Pool& p = pool();
   std::lock_guard lock(p.mutex);
   for (int c = 0; c < kClasses; ++c)
-    while (lists[c].head) p.small[c].push(lists[c].pop(class_size(c)), class_size(c));
+    while (lists[c].head) push(p.small[c], pop(lists[c], class_size(c)), class_size(c));
   p.finished_allocated += allocated.load(std::memory_order_relaxed);
   p.finished_allocations += allocations.load(std::memory_order_relaxed);
   if (prev) prev->next = next;
@@ -171,10 +137,10 @@ void* from_system(Pool& p, std::size_t bytes) {  // the caller holds the lock
 void refill(Pool& p, FreeList& list, int c) {
   std::lock_guard lock(p.mutex);
   const std::size_t size = class_size(c), want = kSlab / size / 4 + 1;
-  while (p.small[c].head && list.count < want) list.push(p.small[c].pop(size), size);
+  while (p.small[c].head && list.count < want) push(list, pop(p.small[c], size), size);
   if (list.head) return;
   char* slab = static_cast<char*>(from_system(p, kSlab));
-  for (std::size_t at = kSlab; at >= size; at -= size) list.push(slab + at - size, size);
+  for (std::size_t at = kSlab; at >= size; at -= size) push(list, slab + at - size, size);
 }
 
 void* allocate_large(Pool& p, std::size_t bytes) {
@@ -200,29 +166,32 @@ void* allocate_large(Pool& p, std::size_t bytes) {
 
 }  // namespace
 
-void* allocate(std::size_t bytes) {
+constinit thread_local ThreadBlocks* detail::thread_blocks = nullptr;
+
+void* detail::allocate_elsewhere(std::size_t bytes) {
   if (bytes == 0) return nullptr;
   Pool& p = pool();
   if (bytes > kLargestSmall) return allocate_large(p, bytes);
   const int c = class_of(bytes);
-  ThreadCache* mine = thread_cache();
+  const std::size_t size = class_size(c);
+  ThreadBlocks* mine = blocks_of_thread();
   if (!mine) {
     FreeList list;
     refill(p, list, c);
-    void* block = list.pop(class_size(c));
+    void* block = pop(list, size);
     std::lock_guard lock(p.mutex);
-    while (list.head) p.small[c].push(list.pop(class_size(c)), class_size(c));
-    p.finished_allocated += static_cast<std::int64_t>(class_size(c));
+    while (list.head) push(p.small[c], pop(list, size), size);
+    p.finished_allocated += static_cast<std::int64_t>(size);
     ++p.finished_allocations;
     return block;
   }
   FreeList& list = mine->lists[c];
   if (!list.head) refill(p, list, c);
-  mine->count(static_cast<std::int64_t>(class_size(c)), 1);
-  return list.pop(class_size(c));
+  mine->count(static_cast<std::int64_t>(size), 1);
+  return pop(list, size);
 }
 
-void deallocate(void* block, std::size_t bytes) noexcept {
+void detail::deallocate_elsewhere(void* block, std::size_t bytes) noexcept {
   if (!block) return;
   Pool& p = pool();
   if (bytes > kLargestSmall) {
@@ -235,20 +204,19 @@ void deallocate(void* block, std::size_t bytes) noexcept {
   }
   const int c = class_of(bytes);
   const std::size_t size = class_size(c);
-  ThreadCache* mine = thread_cache();
+  ThreadBlocks* mine = blocks_of_thread();
   if (!mine) {
     std::lock_guard lock(p.mutex);
-    p.small[c].push(block, size);
+    push(p.small[c], block, size);
     p.finished_allocated -= static_cast<std::int64_t>(size);
     return;
   }
   FreeList& list = mine->lists[c];
-  list.push(block, size);
+  push(list, block, size);
   mine->count(-static_cast<std::int64_t>(size), 0);
-  if (list.count * size > kThreadKeeps + kSlab) {  // a thread that only frees must not hoard what another one needs
-    std::lock_guard lock(p.mutex);
-    while (list.count * size > kThreadKeeps / 2) p.small[c].push(list.pop(size), size);
-  }
+  if (list.count * size < kThreadKeeps) return;
+  std::lock_guard lock(p.mutex);
+  while (list.count * size > kThreadKeeps / 2) push(p.small[c], pop(list, size), size);
 }
 
 MemoryStats memory_stats() {

@@ -17,6 +17,8 @@ class RefCounted {
     // The last owner skips the atomic subtraction: nobody else can see the object any more.
     if (refs_.load(std::memory_order_acquire) == 1 || refs_.fetch_sub(1, std::memory_order_acq_rel) == 1) destroy();
   }
+  // Makes its caller the first owner. Nobody else can see the object yet, so that nothing needs to be locked.
+  void adopt() const noexcept { refs_.store(1, std::memory_order_relaxed); }
   std::uint32_t use_count() const noexcept { return refs_.load(std::memory_order_acquire); }
 
  protected:
@@ -65,6 +67,12 @@ class Ref {
   void reset() noexcept { *this = Ref(); }
   // Gives up ownership without releasing; the caller owns one reference.
   T* leak() noexcept { return std::exchange(p_, nullptr); }
+  // Takes over a reference that the caller owns.
+  static Ref owning(T* p) noexcept {
+    Ref r;
+    r.p_ = p;
+    return r;
+  }
 
  private:
   T* p_ = nullptr;
@@ -72,7 +80,9 @@ class Ref {
 
 template <class T, class... Args>
 Ref<T> make_ref(Args&&... args) {
-  return Ref<T>(new T(std::forward<Args>(args)...));
+  T* made = new T(std::forward<Args>(args)...);
+  made->adopt();
+  return Ref<T>::owning(made);
 }
 
 }  // namespace spool

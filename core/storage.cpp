@@ -21,6 +21,14 @@ void deallocate_on(Device, void* data, std::size_t bytes) noexcept { deallocate(
 
 }  // namespace
 
+Ref<Storage> Storage::make(std::size_t bytes, Device device) {
+  static_assert(sizeof(Storage) <= kHeader);
+  if (device.is_cuda() || bytes > kInline) return make_ref<Storage>(bytes, device);
+  auto* made = ::new (allocate(kHeader + bytes)) Storage(Inline{}, bytes);
+  made->adopt();
+  return Ref<Storage>::owning(made);
+}
+
 Storage::Storage(std::size_t bytes, Device device)
     : data_(static_cast<std::byte*>(allocate_on(device, bytes))), bytes_(bytes), device_(device), owned_(true) {}
 
@@ -35,6 +43,17 @@ Storage::Storage(void* data, std::size_t bytes, Device device, void (*on_release
 Storage::~Storage() {
   if (owned_) deallocate_on(device_, data_, bytes_);
   if (release_) release_(context_);
+}
+
+void Storage::destroy() const noexcept {
+  if (!inline_) {
+    delete this;
+    return;
+  }
+  const std::size_t bytes = kHeader + bytes_;
+  auto* self = const_cast<Storage*>(this);
+  self->~Storage();
+  deallocate(self, bytes);
 }
 
 }  // namespace spool

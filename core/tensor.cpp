@@ -6,8 +6,8 @@
 
 namespace spool {
 
-TensorImpl::TensorImpl(Ref<Storage> s, const Shape& sh, const Strides& st, std::int64_t off, DType t)
-    : storage(std::move(s)), shape(sh), strides(st), offset(off), numel(sh.numel()), dtype(t) {}
+TensorImpl::TensorImpl(Ref<Storage> s, const Shape& sh, const Strides& st, std::int64_t off, std::int64_t n, DType t)
+    : storage(std::move(s)), shape(sh), strides(st), offset(off), numel(n), dtype(t) {}
 
 void Tensor::throw_undefined() {
   throw ValueError("", "an undefined tensor was used: assign it first (a default-made Tensor has no shape and no elements)");
@@ -77,14 +77,13 @@ void Tensor::set_data(const Tensor& data) {
 
 Tensor empty(const Shape& shape, TensorOptions options, MemoryFormat format) {
   const std::int64_t n = shape.numel();
-  const Strides strides = dense_strides(shape, format);
   if (n > (std::int64_t{1} << 62) / static_cast<std::int64_t>(size_of(options.dtype)))
     throw ShapeError("empty", fmt::format("{} {} elements do not fit in memory", to_string(shape), name_of(options.dtype)));
   if (options.requires_grad && !is_floating(options.dtype))
     throw GradError("empty", fmt::format("only floating-point tensors can require a gradient, not {}", name_of(options.dtype)));
   if (options.device.is_cuda()) check_usable(options.device);
-  auto storage = make_ref<Storage>(static_cast<std::size_t>(n) * size_of(options.dtype), options.device);
-  auto impl = make_ref<TensorImpl>(std::move(storage), shape, strides, 0, options.dtype);
+  auto impl = make_ref<TensorImpl>(Storage::make(static_cast<std::size_t>(n) * size_of(options.dtype), options.device), shape,
+                                   dense_strides(shape, format), 0, n, options.dtype);
   impl->requires_grad = options.requires_grad;
   return Tensor(std::move(impl));
 }
@@ -107,12 +106,12 @@ Tensor empty_like(const Tensor& t) { return empty_like(t, t.dtype()); }
 Tensor empty_like(const Tensor& t, DType dtype) {
   const TensorOptions options{.dtype = dtype, .device = t.device()};
   if (t.is_contiguous() || !is_dense(t)) return empty(t.shape(), options);
-  auto storage = make_ref<Storage>(static_cast<std::size_t>(t.numel()) * size_of(dtype), t.device());
-  return Tensor(make_ref<TensorImpl>(std::move(storage), t.shape(), t.strides(), 0, dtype));
+  auto storage = Storage::make(static_cast<std::size_t>(t.numel()) * size_of(dtype), t.device());
+  return Tensor(make_ref<TensorImpl>(std::move(storage), t.shape(), t.strides(), 0, t.numel(), dtype));
 }
 
 Tensor alias(const Tensor& base, const Shape& shape, const Strides& strides, std::int64_t offset) {
-  return Tensor(make_ref<TensorImpl>(base.storage(), shape, strides, offset, base.dtype()));
+  return Tensor(make_ref<TensorImpl>(base.storage(), shape, strides, offset, shape.numel(), base.dtype()));
 }
 
 Tensor from_blob(void* data, const Shape& shape, TensorOptions options, void (*release)(void*), void* context) {
@@ -120,7 +119,7 @@ Tensor from_blob(void* data, const Shape& shape, TensorOptions options, void (*r
   if (!data && bytes)
     throw ValueError("from_blob", fmt::format("the data pointer is null but the shape {} is not empty", to_string(shape)));
   auto impl = make_ref<TensorImpl>(make_ref<Storage>(data, bytes, options.device, release, context), shape, dense_strides(shape),
-                                   0, options.dtype);
+                                   0, shape.numel(), options.dtype);
   Tensor t(std::move(impl));
   if (options.requires_grad) t.set_requires_grad();
   return t;

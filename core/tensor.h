@@ -191,7 +191,8 @@ enum class GradState : std::uint8_t {
 };
 
 struct TensorImpl final : RefCounted, PooledObject {
-  TensorImpl(Ref<Storage> storage, const Shape& shape, const Strides& strides, std::int64_t offset, DType dtype);
+  TensorImpl(Ref<Storage> storage, const Shape& shape, const Strides& strides, std::int64_t offset, std::int64_t numel,
+             DType dtype);
 
   Ref<Storage> storage;
   Shape shape;

@@ -4,6 +4,13 @@
 #include <string>
 #include <vector>
 
+// What every operation looks at lies where a thread finds it without a call, in a shared library too.
+#if defined(__GNUC__) && !defined(_WIN32)
+#define SPOOL_FAST_TLS __attribute__((tls_model("initial-exec")))
+#else
+#define SPOOL_FAST_TLS
+#endif
+
 namespace spool {
 
 // Where in a model a layer sits: "block1.conv2", and what it is: "Conv2d(3, 32, kernel_size=(3, 3))". Modules own theirs
@@ -20,12 +27,13 @@ struct KernelRun;
 
 struct ThreadState {
   bool grad_enabled = true;
+  bool autocast = false;
   Phase phase = Phase::forward;
   const LayerPath* layer = nullptr;
   std::vector<KernelRun>* kernel_runs = nullptr;  // of a running Profiler
 };
 
-inline constinit thread_local ThreadState thread_state;
+SPOOL_FAST_TLS inline constinit thread_local ThreadState thread_state;
 
 // Says for the length of a scope which part of a step runs.
 class PhaseGuard {

@@ -134,14 +134,14 @@ double OneCycleLR::at(std::int64_t epoch, double initial, double peak, double la
     if (options_.anneal_strategy == Anneal::linear) return from + (to - from) * part;
     return to + (from - to) / 2 * (1 + std::cos(std::numbers::pi * part));
   };
-  struct Phase {
+  struct Stage {
     double end, from, to;
   };
   const double total = static_cast<double>(options_.total_steps), rise = options_.pct_start * total - 1;
-  const Phase two[] = {{rise, initial, peak}, {total - 1, peak, last}};
-  const Phase three[] = {{rise, initial, peak}, {2 * options_.pct_start * total - 2, peak, initial}, {total - 1, initial, last}};
+  const Stage two[] = {{rise, initial, peak}, {total - 1, peak, last}};
+  const Stage three[] = {{rise, initial, peak}, {2 * options_.pct_start * total - 2, peak, initial}, {total - 1, initial, last}};
   double start = 0;
-  for (const Phase& p : options_.three_phase ? std::span<const Phase>(three) : std::span<const Phase>(two)) {
+  for (const Stage& p : options_.three_phase ? std::span<const Stage>(three) : std::span<const Stage>(two)) {
     if (static_cast<double>(epoch) <= p.end)
       return anneal(p.from, p.to, p.end == start ? 1 : (static_cast<double>(epoch) - start) / (p.end - start));
     start = p.end;

@@ -7,6 +7,7 @@
 #include <csignal>
 #include <limits>
 
+#include "spool/autograd/autocast.h"
 #include "spool/autograd/ops.h"
 #include "spool/core/errors.h"
 #include "spool/train/trainer_run.h"
@@ -96,6 +97,7 @@ TrainReport Trainer::fit(DataLoader& training, DataLoader& validation) { return 
 Scores Trainer::evaluate(DataLoader& loader) {
   std::vector<AnyMetric> all = *options_.metrics;
   all.insert(all.end(), options_.validation_metrics.begin(), options_.validation_metrics.end());
+  const Autocast mixed(options_.mixed_precision);
   return spool::evaluate(model_, loader, {.loss = options_.loss, .metrics = std::move(all)});
 }
 
@@ -166,6 +168,7 @@ void Trainer::Run::one_epoch() {
   if (complete && validation) {
     std::vector<AnyMetric> all = *o.metrics;
     all.insert(all.end(), o.validation_metrics.begin(), o.validation_metrics.end());
+    const Autocast mixed(o.mixed_precision);
     scores = spool::evaluate(model, *validation, {.loss = o.loss, .metrics = std::move(all), .interrupt = &interrupt});
   }
   if (!complete || (scores && !scores->complete)) {

@@ -41,6 +41,7 @@ struct TrainerOptions {
 
   std::int64_t accumulate =
       1;  // batches whose gradients are averaged for one step; at least 1. An epoch's last window may have fewer
+  bool mixed_precision = false;  // compute in bf16 what Autocast does; parameters, gradients and losses stay f32
   Schedule* schedule = nullptr;
   Per schedule_per = Per::epoch;         // when to step it
   ReduceLROnPlateau* plateau = nullptr;  // given `monitor` after each epoch

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "spool/autograd/autocast.h"
 #include "spool/autograd/creation.h"
 #include "spool/autograd/grad_mode.h"
 #include "spool/autograd/ops.h"
@@ -26,9 +27,13 @@ bool Trainer::Run::train_epoch() {
 }
 
 double Trainer::Run::forward_backward(const Batch& b, std::vector<std::pair<Tensor, Tensor>>& outputs) {
-  const Tensor output = model(b.inputs);
-  if (first_step && o.guards.softmax && !o.loss) detail::check_not_softmax(output);
-  const Tensor value = o.loss ? o.loss(output, b.targets) : cross_entropy(output, b.targets);
+  Tensor output, value;
+  {
+    const Autocast mixed(o.mixed_precision);
+    output = model(b.inputs);
+    if (first_step && o.guards.softmax && !o.loss) detail::check_not_softmax(output);
+    value = o.loss ? o.loss(output, b.targets) : cross_entropy(output, b.targets);
+  }
   if (value.numel() != 1)
     throw ShapeError("Trainer", "the loss must be one number, the mean over the batch: reduce it with mean()", {{"loss", value}});
   const double number = value.item<double>();

@@ -275,7 +275,7 @@ Tensor batch_norm(const Tensor& input, const Tensor& scale, const Tensor& shift,
   if (!any_needs_grad(r.x, r.weight, r.bias)) return y;
   auto node = record<BatchNormNode>(r.x);
   node->keep(r, o);
-  return set_history(std::move(y), node);
+  return set_history(std::move(y), std::move(node));
 }
 
 Tensor batch_norm_relu(const Tensor& input, const Tensor& scale, const Tensor& shift, Tensor& running_mean, Tensor& running_var,
@@ -299,7 +299,7 @@ Tensor batch_norm_relu(const Tensor& input, const Tensor& scale, const Tensor& s
     node->residual.save(more);
   }
   node->y.save_output(y);
-  return set_history(std::move(y), node);
+  return set_history(std::move(y), std::move(node));
 }
 
 Tensor batch_norm_relu_max_pool2d(const Tensor& input, const Tensor& scale, const Tensor& shift, Tensor& running_mean,
@@ -320,7 +320,7 @@ Tensor batch_norm_relu_max_pool2d(const Tensor& input, const Tensor& scale, cons
   node->kernel = k;
   node->index.save(index);
   node->y.save_output(y);
-  return set_history(std::move(y), node);
+  return set_history(std::move(y), std::move(node));
 }
 
 }  // namespace spool

@@ -54,8 +54,13 @@ void check_devices(const char* op, const Tensor& a, const Tensor& b) {
 template <class Op>
 Tensor compute(const Tensor& a, const Tensor& b, DType type) {
   check_devices(Op::name, a, b);
-  const Shape shape = broadcast_shapes(Op::name, a, b);
   constexpr bool compares = std::is_same_v<decltype(Op{}(1.0f, 1.0f)), bool>;
+  if (a.dtype() == type && b.dtype() == type && a.shape() == b.shape()) {  // nothing to convert or to stretch
+    Tensor y = empty_like(a, compares ? DType::boolean : type);
+    kernels::binary(Op{}, a, b, y);
+    return y;
+  }
+  const Shape shape = broadcast_shapes(Op::name, a, b);
   const Tensor ca = a.dtype() == type ? a : to(a.detach(), type), cb = b.dtype() == type ? b : to(b.detach(), type);
   Tensor y = make_output(shape, ca, cb, compares ? DType::boolean : type);
   kernels::binary(Op{}, stretched(ca, shape), stretched(cb, shape), y);
@@ -155,7 +160,7 @@ Tensor arithmetic(const Tensor& a, const Tensor& b, DType type) {
   if (!any_needs_grad(a, b)) return y;
   auto node = record<N>(a, b);
   if constexpr (requires { node->keep(a, b, y); }) node->keep(a, b, y);
-  return set_history(std::move(y), node);
+  return set_history(std::move(y), std::move(node));
 }
 
 template <class Op>
@@ -244,7 +249,7 @@ Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
   if (!any_needs_grad(a, b)) return y;
   auto node = record<WhereNode>(a, b);
   node->condition.save(condition);
-  return set_history(std::move(y), node);
+  return set_history(std::move(y), std::move(node));
 }
 
 Tensor masked_fill(const Tensor& x, const Tensor& mask, Scalar value) {

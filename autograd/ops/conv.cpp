@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "spool/autograd/autocast.h"
 #include "spool/autograd/creation.h"
 #include "spool/autograd/grad_mode.h"
 #include "spool/autograd/node.h"
@@ -118,7 +119,7 @@ Tensor detail::conv2d_input_grad(const Tensor& grad, const Tensor& kernel, const
   node->weight_shape = weight.shape();
   node->weight_format = format_of(weight);
   node->options = options;
-  return set_history(std::move(gx), node);
+  return set_history(std::move(gx), std::move(node));
 }
 
 Tensor detail::conv2d_weight_grad(const Tensor& input, const Tensor& grad, const Shape& weight_shape, const ConvOptions& options,
@@ -133,10 +134,11 @@ Tensor detail::conv2d_weight_grad(const Tensor& input, const Tensor& grad, const
   node->input_shape = x.shape();
   node->grad_shape = gy.shape();
   node->options = options;
-  return set_history(std::move(gw), node);
+  return set_history(std::move(gw), std::move(node));
 }
 
-Tensor conv2d(const Tensor& input, const Tensor& kernel, const Tensor& bias, const ConvOptions& options) {
+Tensor conv2d(const Tensor& given_input, const Tensor& given_kernel, const Tensor& given_bias, const ConvOptions& options) {
+  const Tensor input = detail::lowered(given_input), kernel = detail::lowered(given_kernel), bias = detail::lowered(given_bias);
   check_options("conv2d", options);
   check_operands("conv2d", input, kernel, bias, kernel.dim() ? kernel.shape()[0] : 0, "[O, C / groups, kH, kW]");
   const Shape &in = input.shape(), &k = kernel.shape();
@@ -165,10 +167,12 @@ Tensor conv2d(const Tensor& input, const Tensor& kernel, const Tensor& bias, con
   node->weight_shape = k;
   node->weight_format = format_of(weight);
   node->options = options;
-  return set_history(std::move(y), node);
+  return set_history(std::move(y), std::move(node));
 }
 
-Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvTransposeOptions& o) {
+Tensor conv_transpose2d(const Tensor& given_x, const Tensor& given_weight, const Tensor& given_bias,
+                        const ConvTransposeOptions& o) {
+  const Tensor x = detail::lowered(given_x), weight = detail::lowered(given_weight), bias = detail::lowered(given_bias);
   const ConvOptions options{.stride = o.stride, .padding = o.padding, .dilation = o.dilation, .groups = o.groups};
   const char* op = "conv_transpose2d";
   check_options(op, options);

@@ -1,6 +1,7 @@
 // Cross-entropy of logits and negative log-likelihood: one kernel over rows of classes forward, one backward, which recomputes the row's softmax instead of keeping it.
 #include <fmt/format.h>
 
+#include "spool/autograd/autocast.h"
 #include "spool/autograd/creation.h"
 #include "spool/autograd/grad_mode.h"
 #include "spool/autograd/node.h"
@@ -61,7 +62,7 @@ Tensor row_loss_grad(const Tensor& grad, const RowLoss& loss, std::int64_t rows,
   if (!needs_grad(g)) return gx;
   auto node = record<RowLossGradNode>(g);
   node->loss = linear;
-  return set_history(std::move(gx), node);
+  return set_history(std::move(gx), std::move(node));
 }
 
 Tensor computed(const char* op, const Tensor& x, RowLoss loss) {
@@ -76,7 +77,7 @@ Tensor computed(const char* op, const Tensor& x, RowLoss loss) {
   node->target.save(loss.target);
   node->loss = std::move(loss);
   node->shape = x.shape();
-  return set_history(std::move(y), node);
+  return set_history(std::move(y), std::move(node));
 }
 
 // From what users give to rows of classes, and back.
@@ -154,12 +155,12 @@ Tensor class_loss(const char* op, const Tensor& x, const Tensor& target, const T
 Tensor cross_entropy(const Tensor& logits, const Tensor& target, const CrossEntropyOptions& options) {
   if (!(options.label_smoothing >= 0 && options.label_smoothing <= 1))
     throw ValueError("cross_entropy", fmt::format("label_smoothing must be between 0 and 1, not {}", options.label_smoothing));
-  return class_loss("cross_entropy", logits, target, options.weight, options.reduction,
+  return class_loss("cross_entropy", detail::raised(logits), target, options.weight, options.reduction,
                     {.ignore_index = options.ignore_index, .smoothing = options.label_smoothing});
 }
 
 Tensor nll_loss(const Tensor& log_probabilities, const Tensor& target, const NllLossOptions& options) {
-  return class_loss("nll_loss", log_probabilities, target, options.weight, options.reduction,
+  return class_loss("nll_loss", detail::raised(log_probabilities), target, options.weight, options.reduction,
                     {.ignore_index = options.ignore_index, .from_logits = false});
 }
 

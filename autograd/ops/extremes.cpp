@@ -48,7 +48,7 @@ Tensor extreme_of_all(const char* op, kernels::Reduce which, const Tensor& x) {
   node->op = op;
   node->x.save(x);
   node->y.save_output(y);
-  return set_history(std::move(y), node);
+  return set_history(std::move(y), std::move(node));
 }
 
 // Values and indices with dimension `dim` kept, outside of the tape.
@@ -167,7 +167,7 @@ Tensor norm(const Tensor& x, double p, Dims over, bool keepdim) {
   node->y.save_output(y);
   node->dims = dims;
   node->p = p;
-  return set_history(std::move(y), node);
+  return set_history(std::move(y), std::move(node));
 }
 
 namespace {
@@ -214,7 +214,7 @@ Tensor logsumexp(const Tensor& x, int dim, bool keepdim) {
   auto node = record<LogsumexpNode>(x);
   node->x.save(x);
   node->dim = wrap_dim("logsumexp", dim, x.dim());
-  return set_history(std::move(y), node);
+  return set_history(std::move(y), std::move(node));
 }
 
 }  // namespace spool

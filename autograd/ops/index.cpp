@@ -89,7 +89,7 @@ Tensor put(const Tensor& g, const Shape& shape, int dim, const Tensor& index) {
   auto node = record<PutNode>(g);
   node->index.save(index);
   node->dim = dim;
-  return set_history(std::move(y), node);
+  return set_history(std::move(y), std::move(node));
 }
 
 Tensor take(const char* op, const Tensor& x, int dim, const Tensor& index) {
@@ -119,7 +119,7 @@ Tensor detail::recorded_take(const char* op, const Tensor& x, int dim, const Ten
   node->index.save(index);
   node->shape = x.shape();
   node->dim = dim;
-  return set_history(std::move(values), node);
+  return set_history(std::move(values), std::move(node));
 }
 
 Tensor take_values(const Tensor& x, int dim, const Tensor& index) {
@@ -187,7 +187,7 @@ Tensor scatter_add(const Tensor& x, int dim, const Tensor& index, const Tensor& 
   auto node = record<ScatterAddNode>(x, source);
   if (node->needs(1)) node->index.save(index);
   node->dim = d;
-  return set_history(std::move(y), node);
+  return set_history(std::move(y), std::move(node));
 }
 
 Tensor one_hot(const Tensor& labels, std::int64_t num_classes) {

@@ -3,6 +3,7 @@
 
 #include <limits>
 
+#include "spool/autograd/autocast.h"
 #include "spool/autograd/ops.h"
 #include "spool/core/errors.h"
 
@@ -30,17 +31,20 @@ Tensor reduced(const Tensor& losses, Reduction reduction) {
 
 }  // namespace
 
-Tensor mse_loss(const Tensor& input, const Tensor& target, LossOptions options) {
+Tensor mse_loss(const Tensor& given, const Tensor& target, LossOptions options) {
+  const Tensor input = detail::raised(given);
   check_same_shape("mse_loss", input, target);
   return reduced(square(sub(input, target)), options.reduction);
 }
 
-Tensor l1_loss(const Tensor& input, const Tensor& target, LossOptions options) {
+Tensor l1_loss(const Tensor& given, const Tensor& target, LossOptions options) {
+  const Tensor input = detail::raised(given);
   check_same_shape("l1_loss", input, target);
   return reduced(abs(sub(input, target)), options.reduction);
 }
 
-Tensor smooth_l1_loss(const Tensor& input, const Tensor& target, SmoothL1LossOptions options) {
+Tensor smooth_l1_loss(const Tensor& given, const Tensor& target, SmoothL1LossOptions options) {
+  const Tensor input = detail::raised(given);
   check_same_shape("smooth_l1_loss", input, target);
   if (!(options.beta >= 0) || options.beta == std::numeric_limits<double>::infinity())
     throw ValueError("smooth_l1_loss", fmt::format("beta must be a number of at least 0, not {}", options.beta));
@@ -68,7 +72,8 @@ Tensor product_with_limit(const Tensor& a, const Tensor& b) {
 
 }  // namespace
 
-Tensor binary_cross_entropy_with_logits(const Tensor& logits, const Tensor& target, const BceOptions& options) {
+Tensor binary_cross_entropy_with_logits(const Tensor& given, const Tensor& target, const BceOptions& options) {
+  const Tensor logits = detail::raised(given);
   const char* op = "binary_cross_entropy_with_logits";
   check_same_shape(op, logits, target);
   if (options.pos_weight.defined() && !stretches(options.pos_weight.shape(), logits.shape()))

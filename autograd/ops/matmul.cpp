@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "spool/autograd/autocast.h"
 #include "spool/autograd/node.h"
 #include "spool/autograd/ops.h"
 #include "spool/autograd/ops/checks.h"
@@ -53,7 +54,7 @@ Tensor product(const char* name, const Tensor& first, const Tensor& second) {
   node->op = name;
   if (node->needs(1)) node->a.save(a);
   if (node->needs(0)) node->b.save(b);
-  return set_history(std::move(y), node);
+  return set_history(std::move(y), std::move(node));
 }
 
 void check_inner(const char* op, const Tensor& a, const Tensor& b) {
@@ -67,7 +68,8 @@ void check_inner(const char* op, const Tensor& a, const Tensor& b) {
 
 }  // namespace
 
-Tensor bmm(const Tensor& a, const Tensor& b) {
+Tensor bmm(const Tensor& first, const Tensor& second) {
+  const Tensor a = detail::lowered(first), b = detail::lowered(second);
   detail::check_dims("bmm", "first", a, 3, "[B, m, k]");
   detail::check_dims("bmm", "second", b, 3, "[B, k, n]");
   detail::check_same_floating("bmm", {{"first", a}, {"second", b}});
@@ -79,7 +81,8 @@ Tensor bmm(const Tensor& a, const Tensor& b) {
   return product("bmm", a, b);
 }
 
-Tensor matmul(const Tensor& a, const Tensor& b) {
+Tensor matmul(const Tensor& first, const Tensor& second) {
+  const Tensor a = detail::lowered(first), b = detail::lowered(second);
   detail::check_same_floating("matmul", {{"first", a}, {"second", b}});
   if (a.dim() == 0 || b.dim() == 0)
     throw ShapeError("matmul", "a 0-d tensor is no matrix and no vector: use mul()", {{"first", a}, {"second", b}});
@@ -143,12 +146,13 @@ Tensor linear_rows(const Tensor& input, const Tensor& kernel, const Tensor& bias
   auto node = b.defined() ? record<LinearNode>(x, weight, b) : record<LinearNode>(x, weight);
   if (node->needs(1)) node->x.save(x);
   if (node->needs(0)) node->weight.save(weight);
-  return set_history(std::move(y), node);
+  return set_history(std::move(y), std::move(node));
 }
 
 }  // namespace
 
-Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+Tensor linear(const Tensor& given_x, const Tensor& given_weight, const Tensor& given_bias) {
+  const Tensor x = detail::lowered(given_x), weight = detail::lowered(given_weight), bias = detail::lowered(given_bias);
   detail::check_dims("linear", "weight", weight, 2, "[out, in]");
   if (x.dim() == 0) throw ShapeError("linear", "input is a 0-d tensor, expected [*, in]", {{"input", x}, {"weight", weight}});
   detail::check_same_floating("linear", {{"input", x}, {"weight", weight}, {"bias", bias}});

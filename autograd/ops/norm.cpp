@@ -75,7 +75,7 @@ Tensor normalised_rows(const Tensor& x, const Tensor& weight, const Tensor& bias
   node->mean.save(mean);
   node->inv_std.save(inv_std);
   node->eps = eps;
-  return set_history(std::move(y), node);
+  return set_history(std::move(y), std::move(node));
 }
 
 }  // namespace
@@ -144,7 +144,7 @@ Tensor masked(const Tensor& x, const Tensor& mask, double scale) {
   auto node = record<DropoutNode>(x);
   node->mask.save(mask);
   node->scale = scale;
-  return set_history(std::move(y), node);
+  return set_history(std::move(y), std::move(node));
 }
 
 }  // namespace

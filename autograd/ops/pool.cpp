@@ -73,7 +73,7 @@ Tensor recorded_pool(Tensor y, const Tensor& x, const Tensor& index, const PoolP
   node->index.save(index);
   node->shape = x.shape();
   node->p = p;
-  return set_history(std::move(y), node);
+  return set_history(std::move(y), std::move(node));
 }
 
 Tensor gather_maxima(const Tensor& source, const Tensor& index, const PoolParams& p) {
@@ -91,7 +91,7 @@ Tensor scatter_maxima(const Tensor& grad, const Tensor& index, const Shape& shap
   auto node = record<MaxPoolGradNode>(g);
   node->index.save(index);
   node->p = p;
-  return set_history(std::move(gx), node);
+  return set_history(std::move(gx), std::move(node));
 }
 
 // --- means
@@ -131,7 +131,7 @@ Tensor recorded_mean(Tensor y, const Tensor& x, const std::optional<PoolParams>&
   auto node = record<N>(x);
   node->shape = x.shape();
   node->p = p;
-  return set_history(std::move(y), node);
+  return set_history(std::move(y), std::move(node));
 }
 
 Tensor mean_pool(const Tensor& input, const Shape& shape, std::optional<PoolParams> p) {

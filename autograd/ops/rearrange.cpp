@@ -75,7 +75,7 @@ Tensor cat(std::span<const Tensor> tensors, int dim) {
   auto node = record_list<CatNode>(tensors);
   node->dim = d;
   for (const Tensor& t : tensors) node->sizes.push_back(t.shape()[d]);
-  return set_history(std::move(y), node);
+  return set_history(std::move(y), std::move(node));
 }
 
 Tensor stack(std::span<const Tensor> tensors, int dim) {
@@ -138,7 +138,7 @@ Tensor pad(const Tensor& x, std::span<const std::int64_t> padding, double value)
   if (!needs_grad(x)) return y;
   auto node = record<PadNode>(x);
   for (const std::int64_t p : padding) node->padding.push_back(p);
-  return set_history(std::move(y), node);
+  return set_history(std::move(y), std::move(node));
 }
 
 namespace {
@@ -167,7 +167,7 @@ Tensor flipped(const Tensor& x, std::uint32_t dims) {
   if (!needs_grad(x)) return y;
   auto node = record<FlipNode>(x);
   node->dims = dims;
-  return set_history(std::move(y), node);
+  return set_history(std::move(y), std::move(node));
 }
 
 }  // namespace
@@ -209,7 +209,7 @@ Tensor roll(const Tensor& x, std::int64_t shift, int dim) {
   auto node = record<RollNode>(x);
   node->shift = by;
   node->dim = d;
-  return set_history(std::move(y), node);
+  return set_history(std::move(y), std::move(node));
 }
 
 namespace {

@@ -95,7 +95,7 @@ Tensor sum_over(const Tensor& x, DimMask dims, bool keepdim) {
   auto node = record<SumNode>(x);
   node->shape = x.shape();
   node->dims = dims;
-  return set_history(std::move(y), node);
+  return set_history(std::move(y), std::move(node));
 }
 
 }  // namespace
@@ -145,7 +145,7 @@ Tensor sum_to(const Tensor& x, const Shape& shape) {
   if (!needs_grad(x)) return y;
   auto node = record<SumToNode>(x);
   node->shape = x.shape();
-  return set_history(std::move(y), node);
+  return set_history(std::move(y), std::move(node));
 }
 
 namespace {
@@ -170,7 +170,7 @@ Tensor mean_over(const Tensor& x, DimMask dims, bool keepdim) {
   node->shape = x.shape();
   node->dims = dims;
   node->count = count;
-  return set_history(std::move(y), node);
+  return set_history(std::move(y), std::move(node));
 }
 
 }  // namespace
@@ -231,7 +231,7 @@ Tensor var(const Tensor& x, Dims over, double correction, bool keepdim) {
   node->x.save(x);
   node->dims = dims;
   node->freedom = f;
-  return set_history(std::move(y), node);
+  return set_history(std::move(y), std::move(node));
 }
 
 Tensor std(const Tensor& x, Dims over, double correction, bool keepdim) {
@@ -249,7 +249,7 @@ Tensor std(const Tensor& x, Dims over, double correction, bool keepdim) {
   node->y.save_output(y);
   node->dims = dims;
   node->freedom = f;
-  return set_history(std::move(y), node);
+  return set_history(std::move(y), std::move(node));
 }
 
 namespace {
@@ -293,7 +293,7 @@ Tensor prod(const Tensor& input, int dim, bool keepdim) {
   auto node = record<ProdNode>(x);
   node->x.save(x);
   node->dim = d;
-  return set_history(std::move(y), node);
+  return set_history(std::move(y), std::move(node));
 }
 
 Tensor prod(const Tensor& x) { return prod(reshape(x, {-1}), 0); }
@@ -315,7 +315,7 @@ Tensor cumsum(const Tensor& x, int dim) {
   if (!needs_grad(x)) return y;
   auto node = record<CumsumNode>(x);
   node->dim = d;
-  return set_history(std::move(y), node);
+  return set_history(std::move(y), std::move(node));
 }
 
 }  // namespace spool

@@ -81,7 +81,7 @@ Tensor view_as(const Tensor& x, const Shape& shape, const Strides& strides) {
   if (!needs_grad(x)) return y;
   auto node = record<ViewNode>(x);
   node->shape = x.shape();
-  return set_history(std::move(y), node);
+  return set_history(std::move(y), std::move(node));
 }
 
 }  // namespace
@@ -181,7 +181,7 @@ Tensor permute(const Tensor& x, std::span<const int> dims) {
   if (!needs_grad(x)) return y;
   auto node = record<PermuteNode>(x);
   node->inverse = std::move(inverse);
-  return set_history(std::move(y), node);
+  return set_history(std::move(y), std::move(node));
 }
 
 Tensor transpose(const Tensor& x, int dim0, int dim1) {
@@ -263,7 +263,7 @@ Tensor strided(const Tensor& x, int dim, std::int64_t start, std::int64_t length
   node->dim = dim;
   node->start = start;
   node->step = step;
-  return set_history(std::move(y), node);
+  return set_history(std::move(y), std::move(node));
 }
 
 Tensor strided_grad(const Tensor& g, const Shape& shape, int dim, std::int64_t start, std::int64_t step) {
@@ -279,7 +279,7 @@ Tensor strided_grad(const Tensor& g, const Shape& shape, int dim, std::int64_t s
   node->start = start;
   node->length = g.shape()[dim];
   node->step = step;
-  return set_history(std::move(y), node);
+  return set_history(std::move(y), std::move(node));
 }
 
 int sliced_dim(const char* op, const Tensor& x, int dim) {
@@ -370,7 +370,7 @@ Tensor copied(const Tensor& x, Tensor y, const char* op) {
   auto node = record<CopyNode>(x);
   node->op = op;
   node->device = x.device();
-  return set_history(std::move(y), node);
+  return set_history(std::move(y), std::move(node));
 }
 
 }  // namespace

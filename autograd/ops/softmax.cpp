@@ -1,6 +1,7 @@
 // Softmax and its logarithm.
 #include "spool/kernels/softmax.h"
 
+#include "spool/autograd/autocast.h"
 #include "spool/autograd/grad_mode.h"
 #include "spool/autograd/node.h"
 #include "spool/autograd/ops.h"
@@ -46,12 +47,12 @@ Tensor normalised(const char* op, const Tensor& input, int along, bool log) {
   node->y.save_output(y);
   node->dim = dim;
   node->log = log;
-  return set_history(std::move(y), node);
+  return set_history(std::move(y), std::move(node));
 }
 
 }  // namespace
 
-Tensor softmax(const Tensor& x, int dim) { return normalised("softmax", x, dim, false); }
-Tensor log_softmax(const Tensor& x, int dim) { return normalised("log_softmax", x, dim, true); }
+Tensor softmax(const Tensor& x, int dim) { return normalised("softmax", detail::raised(x), dim, false); }
+Tensor log_softmax(const Tensor& x, int dim) { return normalised("log_softmax", detail::raised(x), dim, true); }
 
 }  // namespace spool

@@ -54,7 +54,7 @@ Tensor unary(const Tensor& input, const Op& op = {}) {
   node->formula = op;
   if constexpr (Op::saves == Saves::input) node->x.save(x);
   if constexpr (Op::saves == Saves::output) node->x.save_output(y);
-  return set_history(std::move(y), node);
+  return set_history(std::move(y), std::move(node));
 }
 
 }  // namespace

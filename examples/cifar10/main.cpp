@@ -55,8 +55,8 @@ void train(const Options& options) {
   const Data data = load_data(options);
   fmt::print("data   {}\n       {} training and {} test pictures\n", data.description, data.train.size(), data.test.size());
   if (device.is_cuda())
-    fmt::print("model  ConvNet, {} parameters, on {} ({}) in {}\n", model.num_parameters(), to_string(device), device_name(device),
-               options.precision);
+    fmt::print("model  ConvNet, {} parameters, on {} ({}) in {}\n", model.num_parameters(), to_string(device),
+               device_name(device), options.precision);
   else
     fmt::print("model  ConvNet, {} parameters, on {} with {} threads\n", model.num_parameters(), to_string(device),
                get_num_threads());
@@ -77,11 +77,16 @@ void train(const Options& options) {
   const Metadata notes{{"classes", fmt::format("{}", fmt::join(data.test.class_names(), " "))}};
   TrainerOptions setup{.epochs = options.epochs,
                        .validation_metrics = {ConfusionMatrix(10)},
+                       .mixed_precision = options.precision == "bf16",
+                       .schedule_per = Per::step,
                        .checkpoint = options.checkpoint,
                        .best_checkpoint = options.best,
                        .checkpoint_notes = notes,
                        .resume = options.resume,
                        .validation_name = "test"};
+  std::optional<CosineAnnealingLR> cosine;
+  if (options.schedule == "cosine" && options.epochs > 0 && training.size() > 0)
+    setup.schedule = &cosine.emplace(*optimizer, CosineAnnealingLR::Options{.T_max = options.epochs * training.size()});
   for (const auto& log : logs) setup.callbacks.push_back(log.get());
 
   const Interrupt interrupt;  // the first Ctrl-C ends training after the current step, a second one the program

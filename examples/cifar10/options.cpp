@@ -50,6 +50,8 @@ Options parse_options(int argc, char** argv) {
   add("--epochs", o.epochs, "N", "Passes over the training pictures; 0 only tests")->check(CLI::Range(0, 100000));
   add("--batch-size", o.batch_size, "N", "Pictures in a step")->check(CLI::Range(2, 50000));
   add("--lr", o.lr, "RATE", "Learning rate")->check(number(0, false));
+  add("--schedule", o.schedule, "cosine|constant [cosine]", "Whether the rate falls to 0 along a cosine until the last epoch")
+      ->check(CLI::IsMember({"cosine", "constant"}));
   add("--clip-norm", o.clip_norm, "NORM", "Largest norm of all gradients together; 0 does not clip")->check(number(0, true));
   add("--optimizer", o.optimizer, "adam|adamw|sgd [adam]", "The rule by which weights are updated")
       ->check(CLI::IsMember({"adam", "adamw", "sgd"}));
@@ -57,8 +59,9 @@ Options parse_options(int argc, char** argv) {
   app.add_flag("--augment", o.augment, "Shift and mirror the training pictures at random");
   add("--device", o.device, "auto|cpu|cuda [auto]", "auto takes a GPU when there is one")
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
-  add("--precision", o.precision, "fp32|tf32 [fp32]", "On a GPU: tf32 rounds the factors of products to 10 bits, and is faster")
-      ->check(CLI::IsMember({"fp32", "tf32"}));
+  add("--precision", o.precision, "fp32|tf32|bf16 [fp32]",
+      "bf16 computes and keeps activations in 16 bits, weights in 32; tf32, on a GPU, rounds the factors of products")
+      ->check(CLI::IsMember({"fp32", "tf32", "bf16"}));
   add("--threads", o.threads, "N", "CPU threads; 0 means one for each core")->check(CLI::Range(0, 1024));
   auto* data = add("--data", o.data, "DIR", "Folder that holds data_batch_1.bin ... or cifar-10-batches-bin/");
   app.add_flag("--synthetic", o.synthetic, "Use the built-in synthetic pictures instead of CIFAR-10")->excludes(data);

@@ -14,7 +14,8 @@ struct Options {
   double clip_norm = 1.0;  // 0: no clipping
   std::uint64_t seed = 0;
   std::string device = "auto";
-  std::string precision = "fp32";  // of a GPU
+  std::string precision = "fp32";
+  std::string schedule = "cosine";
   int threads = 0;  // 0: every core
   std::optional<std::filesystem::path> data;
   bool synthetic = false;

@@ -5,6 +5,7 @@
 
 #include "spool/core/parallel.h"
 #include "spool/kernels/cpu/loops.h"
+#include "spool/kernels/cpu/pack.h"
 #include "spool/kernels/elementwise.h"
 
 namespace spool::kernels::cpu {
@@ -36,8 +37,11 @@ void copy_row(const void*, std::byte* const* p, const std::int64_t* s, std::int6
     } else {
       To* y = reinterpret_cast<To*>(p[0]);
       const From* x = reinterpret_cast<const From*>(p[1]);
+      std::int64_t i = 0;
+      if constexpr (std::is_same_v<compute_t<To>, float> && std::is_same_v<compute_t<From>, float>)
+        for (; i + 16 <= n; i += 16) store<To>(load<From>(p[1] + i * s[1], s[1], 16), p[0] + i * s[0], s[0], 16);
       SPOOL_IVDEP
-      for (std::int64_t i = 0; i < n; ++i) y[i] = convert<To>(x[i]);
+      for (; i < n; ++i) y[i] = convert<To>(x[i]);
     }
     return;
   }
