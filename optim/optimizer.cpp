@@ -149,7 +149,7 @@ void Optimizer::step(StepOptions options) {
   kernels::GradTransform transform{.scale = 1 / static_cast<double>(options.average_over)};
   if (clip_.clip_norm) transform.max_norm = *clip_.clip_norm;
   if (clip_.clip_value) transform.clip_value = *clip_.clip_value;
-  if (clip_.clip_norm || clip_.error_if_nonfinite) {
+  if (clip_.clip_norm || clip_.error_if_nonfinite || options.check_finite) {
     std::vector<Tensor> grads, params;
     for (const auto& slots : slots_)
       for (const Slot& s : slots)
@@ -159,9 +159,10 @@ void Optimizer::step(StepOptions options) {
         }
     Tensor norm = empty({}, {.dtype = f64, .device = grads[0].device()});
     kernels::grad_norm(grads, 2, transform.scale, norm);
-    // A device looks at the norm itself, so that the host need not wait for it.
-    transform.refuse_nonfinite = clip_.error_if_nonfinite && norm.is_cuda();
-    if (clip_.error_if_nonfinite && !norm.is_cuda()) detail::check_finite_norm(name_, norm, params.data(), params.size());
+    // A device looks at the norm itself, so that the host need not wait for it where it was not asked to.
+    const bool check_now = options.check_finite || (clip_.error_if_nonfinite && !norm.is_cuda());
+    transform.refuse_nonfinite = clip_.error_if_nonfinite && !check_now;
+    if (check_now) detail::check_finite_norm(name_, norm, params.data(), params.size());
     last_norm_ = std::move(norm);
   }
   prepare();

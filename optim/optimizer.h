@@ -33,6 +33,9 @@ struct StepOptions {
   // How many backward() calls, each of a mean loss, the gradients are the sum of: they are divided by it. For gradient accumulation: call backward() n
   // times, then step({.average_over = n}); an incomplete last window passes the smaller n. Throws ValueError below 1.
   std::int64_t average_over = 1;
+  // Throw GradError, before anything is changed, when the norm of the gradients is infinite or NaN. Unlike ClipOptions::error_if_nonfinite, which a
+  // device looks at while the host goes on, this waits for the norm.
+  bool check_finite = false;
 };
 
 // The gradient clipping every optimizer offers, done while the parameters are updated (grad() itself is left as it is).
@@ -65,8 +68,7 @@ class Optimizer {
 
   std::vector<Group>& groups() { return groups_; }
   const std::vector<Group>& groups() const { return groups_; }
-  // How gradients are clipped and checked from the next step on.
-  ClipOptions& clip_options() { return clip_; }
+  // How gradients are clipped.
   const ClipOptions& clip_options() const { return clip_; }
   // "Adam"
   const char* name() const { return name_; }
@@ -75,7 +77,7 @@ class Optimizer {
   void set_lr(double lr);
 
   // The global norm of the last step's gradients before clipping, f64 with one element, on the parameters' device; undefined unless
-  // clip_norm or error_if_nonfinite asked for it.
+  // clip_norm, error_if_nonfinite or check_finite asked for it.
   const Tensor& last_grad_norm() const { return last_norm_; }
 
   // How many steps the parameters with gradients have had, the most of any; and counts of them taken back (or, negative, added), for a step that ran in another way than by

@@ -210,3 +210,16 @@ TEST_CASE("A step makes tensors that were saved for a gradient stale") {
   sgd.zero_grad();
   CHECK(contains(message_of<GradError>([&] { y.backward(); }), "overwritten in place"));
 }
+
+TEST_CASE("A step that is to check its gradients refuses ones that are not finite, and measures them") {
+  const Tensor p = ones({3}).set_requires_grad();
+  Adam adam({p}, {.lr = 0.1});
+  sum(log(p - 1.0)).backward();  // 1 / 0
+  CHECK_THROWS_AS(adam.step({.check_finite = true}), GradError);
+  CHECK(p.to_vector<float>() == std::vector<float>{1, 1, 1});
+  CHECK(find_tensor(adam.state_dict(), "0.step")->item<std::int64_t>() == 0);
+  adam.zero_grad();
+  sum(p * 2.0).backward();
+  adam.step({.check_finite = true});
+  CHECK(adam.last_grad_norm().item<double>() == Approx(std::sqrt(12.0)));
+}

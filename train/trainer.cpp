@@ -17,21 +17,6 @@ namespace {
 
 bool is_loss(const std::string& name) { return name.ends_with("loss"); }
 
-// The optimizer checks the norm of its gradients itself, before it changes anything; asked to for the length of a scope.
-class CheckGradients {
- public:
-  CheckGradients(Optimizer& optimizer, bool check) : options_(optimizer.clip_options()), before_(options_.error_if_nonfinite) {
-    options_.error_if_nonfinite = before_ || check;
-  }
-  ~CheckGradients() { options_.error_if_nonfinite = before_; }
-  CheckGradients(const CheckGradients&) = delete;
-  CheckGradients& operator=(const CheckGradients&) = delete;
-
- private:
-  ClipOptions& options_;
-  bool before_;
-};
-
 void check_monitor(const TrainerOptions& o, const std::string& monitor, bool with_validation) {
   std::vector<std::string> names{"loss"};
   for (const AnyMetric& m : *o.metrics) names.push_back(m->name());
@@ -110,7 +95,6 @@ TrainReport Trainer::fit_all(DataLoader& training, DataLoader* validation) {
   validation_ = validation;
   report_ = {};
   stop_reason_.clear();
-  const CheckGradients check(optimizer_, options_.guards.nonfinite);
   const TrainMode mode(model_);
   Run run(*this, training, validation);
   run.check_before();

@@ -66,7 +66,7 @@ void Trainer::Run::train_window(DataLoader::Iterator& at) {
     for (const auto& [output, target] : outputs)
       for (AnyMetric& m : metrics) m->add(output, target);
     try {
-      optimizer.step({.average_over = static_cast<std::int64_t>(window.size())});
+      optimizer.step({.average_over = static_cast<std::int64_t>(window.size()), .check_finite = o.guards.nonfinite});
     } catch (const GradError&) {
       if (const auto which = nonfinite_gradient()) throw_nonfinite(*which, window);
       throw;
