@@ -5,7 +5,7 @@
 #include <vector>
 
 // What every operation looks at lies where a thread finds it without a call, in a shared library too.
-#if defined(__GNUC__) && !defined(_WIN32)
+#if defined(__GNUC__) && !defined(__CUDACC__)  // nvcc does not know the attribute, and may do without
 #define SPOOL_FAST_TLS __attribute__((tls_model("initial-exec")))
 #else
 #define SPOOL_FAST_TLS
