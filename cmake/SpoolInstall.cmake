@@ -1,4 +1,4 @@
-# cmake --install: library, headers and the package that find_package(Spool) reads.
+# cmake --install: library, headers, the package that find_package(Spool) reads, licence and changelog.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
@@ -9,3 +9,4 @@ configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/SpoolConfig.cmake.in $
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/SpoolConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/SpoolConfig.cmake ${PROJECT_BINARY_DIR}/SpoolConfigVersion.cmake
   DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/Spool)
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE ${PROJECT_SOURCE_DIR}/CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
