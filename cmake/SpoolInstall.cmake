@@ -1,5 +1,4 @@
-# cmake --install: library, headers, the package that find_package(Spool) reads, licence and changelog.
-include(GNUInstallDirs)
+# cmake --install: library, headers, what find_package(Spool) and pkg-config read, licence and changelog.
 include(CMakePackageConfigHelpers)
 
 install(TARGETS spool EXPORT SpoolTargets FILE_SET HEADERS)
@@ -10,3 +9,4 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/SpoolConfigVersion.cmake 
 install(FILES ${PROJECT_BINARY_DIR}/SpoolConfig.cmake ${PROJECT_BINARY_DIR}/SpoolConfigVersion.cmake
   DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/Spool)
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE ${PROJECT_SOURCE_DIR}/CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+include(SpoolPkgConfig)

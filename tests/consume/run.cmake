@@ -1,11 +1,6 @@
 # Installs Spool from BUILD into a fresh prefix, builds the consumer project with find_package, and runs it.
 # cmake -DBUILD=... -DCONSUMER=... -DCONSUMER_SOURCE=... -DGENERATOR=... -DCOMPILER=... -DWORK=... -P run.cmake
-function(run)
-  execute_process(COMMAND ${ARGN} RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE output)
-  if(NOT status EQUAL 0)
-    message(FATAL_ERROR "${ARGN}\nexited with ${status}:\n${output}")
-  endif()
-endfunction()
+include(${CMAKE_CURRENT_LIST_DIR}/command.cmake)
 
 file(REMOVE_RECURSE ${WORK})
 run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${WORK}/prefix)
