@@ -62,6 +62,7 @@ PictureShape check_header(std::span<const std::byte> file, std::string_view name
     throw IoError(
         "image", fmt::format("{} is too large: its header claims {} x {} pixels, the limit is {} per side and {} in all", name, w,
                              h, STBI_MAX_DIMENSIONS, kMaxPixels));
+  if (jpeg.is_jpeg && !jpeg.ends) refuse(name, "it ends before its end marker, a part is missing");
   if (jpeg.components == 4)
     throw IoError(
         "image",

@@ -53,7 +53,11 @@ JpegMarkers inspect_jpeg(std::span<const std::byte> file) {
   while (first == 0xFF && !in.at_end()) first = in.byte();
   if (first != 0xD8) return found;
   found.is_jpeg = true;
-  for (int m = in.marker(); m != 0 && m != 0xD9; m = in.marker()) {
+  for (int m = in.marker(); m != 0; m = in.marker()) {
+    if (m == 0xD9) {
+      found.ends = true;
+      break;
+    }
     if (m == 0xD8 || m == 0x01) continue;  // no contents
     const std::size_t start = in.position();
     const int length = in.word();

@@ -198,6 +198,7 @@ TEST_CASE("Any flipped bit, missing byte or file of another kind is refused, and
   flipped[good.size() - 10] = static_cast<char>(flipped[good.size() - 10] ^ 4);
   write_file(path, flipped);
   CHECK(mentions(message_of<IoError>([&] { load_checkpoint(path.string(), parts_of(other)); }), {"damaged", "checksum"}));
+  CHECK(mentions(message_of<IoError>([&] { load_weights(*other.model, path.string()); }), {"damaged", "checksum"}));
   save_weights(*run.model, path.string());
   CHECK(mentions(message_of<IoError>([&] { load_checkpoint(path.string(), parts_of(other)); }),
                  {"no checkpoint", "load_weights()"}));

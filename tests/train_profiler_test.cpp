@@ -4,10 +4,11 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "catch.h"
+#include "data_support.h"
 #include "spool/spool.h"
 
 using namespace spool;
+using namespace spool::test;
 
 namespace {
 
@@ -51,7 +52,8 @@ TEST_CASE("A profile has every kernel with its phase, layer and bytes") {
 }
 
 TEST_CASE("A profile is written as a Chrome trace") {
-  const auto path = std::filesystem::temp_directory_path() / "spool_profiler_test.json";
+  const TempFolder folder;
+  const auto path = folder / "trace.json";
   Profiler profiler;
   relu(randn({4}));
   profiler.stop();
@@ -66,7 +68,6 @@ TEST_CASE("A profile is written as a Chrome trace") {
       CHECK(event["dur"].get<double>() >= 0);
     }
   CHECK(runs == profiler.runs().size());
-  std::filesystem::remove(path);
   CHECK_THROWS_AS(profiler.write_chrome_trace("/no/such/folder/trace.json"), IoError);
 }
 

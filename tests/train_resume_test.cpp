@@ -99,7 +99,7 @@ TEST_CASE("A signal ends the run with a line that says how to go on") {
                               "resuming " + path + " in epoch 1, after 4 of 6 batches", "epoch 3/3"}));
 }
 
-TEST_CASE("Early stopping and the best epoch are remembered across a resume, and a finished run has nothing left to do") {
+TEST_CASE("A finished run has nothing left to do") {
   const TempFolder folder;
   const std::string path = (folder / "run.safetensors").string();
   SmallRun run;
@@ -114,6 +114,47 @@ TEST_CASE("Early stopping and the best epoch are remembered across a resume, and
   CHECK(same_bits(again.state(), run.state()));
   CHECK(epochs_of(second) == epochs_of(first));
   CHECK(second.best == first.best);
+}
+
+TEST_CASE("Early stopping counts the epochs before a resume") {
+  const TempFolder folder;
+  const std::string path = (folder / "run.safetensors").string();
+  const auto fit = [&](std::int64_t epochs, const std::string& resume) {
+    SmallRun run;
+    TrainerOptions options = options_of(run, path);
+    options.epochs = epochs;
+    options.early_stopping = EarlyStopping{.patience = 3, .min_delta = 1e9};  // only the first epoch counts as better
+    options.resume = resume;
+    return Trainer(*run.model, *run.adam, options).fit(*run.training, *run.validation);
+  };
+  const TrainReport whole = fit(9, "");
+  CHECK(whole.epochs.size() == 4);
+  CHECK(whole.stopped.starts_with("early stopping: val_loss was best, "));
+  fit(3, "");
+  const TrainReport resumed = fit(9, path);
+  CHECK(epochs_of(resumed) == epochs_of(whole));
+  CHECK(resumed.stopped == whole.stopped);
+  // A run that had stopped early stays so.
+  const TrainReport again = fit(9, path);
+  CHECK(again.epochs.size() == 4);
+  CHECK(again.stopped == whole.stopped);
+}
+
+TEST_CASE("A schedule stepped with every step shows the same rates when the last step of an epoch was before a resume") {
+  const TempFolder folder;
+  const std::string path = (folder / "run.safetensors").string();
+  const auto fit = [&](const std::string& resume, std::int64_t end_after) {
+    SmallRun run;
+    EndAfter end(end_after, 0);
+    TrainerOptions options = options_of(run, path);
+    options.schedule_per = Per::step;
+    options.resume = resume;
+    if (end_after > 0) options.callbacks = {&end};
+    return Trainer(*run.model, *run.adam, options).fit(*run.training, *run.validation);
+  };
+  const TrainReport whole = fit("", 0);
+  fit("", 3);
+  CHECK(epochs_of(fit(path, 0)) == epochs_of(whole));
 }
 
 TEST_CASE("In the middle of an epoch a run goes on only with the same batches and metrics") {

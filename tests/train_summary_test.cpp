@@ -51,6 +51,9 @@ TEST_CASE("summary() gives the shapes, parameters, arithmetic and memory of a ne
   CHECK(layer(s, "max_pool2d").what == "in ConvNet");
   // conv1 keeps its input for the weight's gradient.
   CHECK(layer(s, "conv1").saved_bytes == 2u * 3 * 32 * 32 * 4);
+  model.conv2.weight.set_requires_grad(false);
+  CHECK(layer(summary(model, zeros({2, 3, 32, 32})), "conv2").flops == layer(s, "conv2").flops);
+  model.conv2.weight.set_requires_grad(true);
   double flops = 0;
   std::size_t saved = 0;
   for (const LayerSummary& l : s.layers) flops += l.flops, saved += l.saved_bytes;
@@ -104,4 +107,10 @@ TEST_CASE("time_layers() gives a time for each layer and leaves everything as it
   CHECK(same_bits(run.state(), before));
   CHECK(bytes_of(run.model->fc.weight.grad()) == gradient);
   CHECK(default_generator().position() == position);
+}
+
+TEST_CASE("summary() counts the arithmetic of a transposed convolution by its input") {
+  ConvTranspose2d up({.in_channels = 4, .out_channels = 2, .kernel_size = 3, .stride = 2});
+  CHECK(summary(up, zeros({1, 4, 5, 5})).layers.at(0).flops >= 2.0 * 4 * 5 * 5 * 2 * 9);
+  CHECK(summary(up, zeros({1, 4, 5, 5})).flops == 2.0 * 4 * 5 * 5 * 2 * 9 + 2 * 11 * 11);
 }

@@ -40,18 +40,24 @@ struct Recorder : Callback {
 }  // namespace
 
 TEST_CASE("Trainer does bit for bit what the loop written out does") {
+  const bool mixed = GENERATE(false, true);
   SmallRun by_hand;
   by_hand.model->train();
   for (int epoch = 0; epoch < 2; ++epoch) {
     for (auto [images, labels] : *by_hand.training) {
       by_hand.adam->zero_grad();
-      cross_entropy((*by_hand.model)(images), labels).backward();
+      Tensor loss;
+      {
+        const Autocast autocast(mixed);
+        loss = cross_entropy((*by_hand.model)(images), labels);
+      }
+      loss.backward();
       by_hand.adam->step();
     }
     by_hand.cosine->step();
   }
   SmallRun run(2);
-  Trainer trainer(*run.model, *run.adam, {.epochs = 2, .schedule = run.cosine.get(), .verbose = false});
+  Trainer trainer(*run.model, *run.adam, {.epochs = 2, .mixed_precision = mixed, .schedule = run.cosine.get(), .verbose = false});
   const TrainReport report = trainer.fit(*run.training, *run.validation);
   CHECK(same_bits(run.state(), by_hand.state()));
   CHECK(report.steps == 12);
@@ -240,4 +246,22 @@ TEST_CASE("Options out of range are refused before anything runs") {
   DataLoader empty(numbers({1}), {.batch_size = 2, .drop_last = true});
   CHECK(mentions(message_of<ValueError>([&] { Trainer(model, sgd).fit(empty); }),
                  {"nothing to train on", "1 examples", "batch of 2"}));
+}
+
+TEST_CASE("Files that cannot be written and notes that cannot be kept are refused before anything runs") {
+  const TempFolder folder;
+  SmallRun run;
+  const StateDict before = copy_of(run.state());
+  const auto fit = [&](TrainerOptions options) {
+    options.verbose = false;
+    Trainer(*run.model, *run.adam, options).fit(*run.training);
+  };
+  const std::string nowhere = (folder / "no" / "run.safetensors").string();
+  CHECK_THROWS_AS(fit({.checkpoint = nowhere}), IoError);
+  CHECK_THROWS_AS(fit({.best_checkpoint = nowhere}), IoError);
+  HtmlReport report(nowhere);
+  CHECK_THROWS_AS(fit({.callbacks = {&report}}), IoError);
+  CHECK_THROWS_AS(fit({.checkpoint_notes = {{"crc32c", "mine"}}}), ValueError);
+  CHECK_THROWS_AS(fit({.checkpoint_notes = {{"history", "mine"}}}), ValueError);
+  CHECK(same_bits(run.state(), before));
 }

@@ -158,23 +158,31 @@ void check_format(const std::string& path, const TensorFile& file) {
   if (number > kFormatVersion)
     throw IoError("load_checkpoint", fmt::format("'{}' was written by Spool {} in a newer format ({}): this is Spool {}", path,
                                                  file.metadata.at("spool_version"), format, version()));
-  const auto sum = file.metadata.find("crc32c");
-  if (sum == file.metadata.end() || sum->second != checksum(file.tensors, file.metadata))
-    throw IoError("load_checkpoint",
-                  fmt::format("'{}' is damaged: its checksum is {}, that of its contents {}", path,
-                              sum == file.metadata.end() ? "missing" : sum->second, checksum(file.tensors, file.metadata)));
+  detail::check_whole(path, file);
 }
 
 }  // namespace
 
 bool is_checkpoint(const TensorFile& file) {
   const auto format = file.metadata.find("format");
-  return format != file.metadata.end() && format->second.starts_with(kFormat);
+  return format != file.metadata.end() && format->second.starts_with(kFormat) && file.metadata.count("spool_version");
+}
+
+void detail::check_notes(const Metadata& notes) {
+  for (const char* name : kTaken)
+    if (notes.count(name)) throw ValueError("save_checkpoint", fmt::format("a note cannot be called '{}'", name));
+}
+
+void detail::check_whole(const std::string& path, const TensorFile& file) {
+  const auto kept = file.metadata.find("crc32c");
+  if (kept == file.metadata.end()) throw IoError("load_checkpoint", fmt::format("'{}' is damaged: its checksum is missing", path));
+  if (const std::string sum = checksum(file.tensors, file.metadata); sum != kept->second)
+    throw IoError("load_checkpoint",
+                  fmt::format("'{}' is damaged: its checksum is {}, that of its contents {}", path, kept->second, sum));
 }
 
 void save_checkpoint(const std::string& path, const RunParts& parts, const Checkpoint& at) {
-  for (const char* name : kTaken)
-    if (at.notes.count(name)) throw ValueError("save_checkpoint", fmt::format("a note cannot be called '{}'", name));
+  detail::check_notes(at.notes);
   StateDict state{{"position.epoch", detail::state_integer(to_integer(at.epoch))},
                   {"position.batch", detail::state_integer(at.batch)}};
   Metadata metadata = at.notes;

@@ -54,4 +54,9 @@ LoadedCheckpoint load_checkpoint(const std::string& path, const RunParts& parts,
 // Whether the file is a checkpoint, rather than weights alone.
 bool is_checkpoint(const TensorFile& file);
 
+namespace detail {
+void check_notes(const Metadata& notes);                             // throws ValueError for a name that is taken
+void check_whole(const std::string& path, const TensorFile& file);  // throws IoError for a checkpoint with a wrong checksum
+}  // namespace detail
+
 }  // namespace spool

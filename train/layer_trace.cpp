@@ -6,9 +6,14 @@
 namespace spool::detail {
 namespace {
 
-Shape shape_of(const Edge& e) {
+// Of an operand; one that needs no gradient is known only by the name it was saved under.
+Shape shape_of(const Node& n, std::size_t input, std::string_view saved_as) {
+  const Edge& e = n.inputs[input];
   if (e.leaf.defined()) return e.leaf.shape();
-  return e.node ? e.node->outputs[e.output_nr].shape : Shape{};
+  if (e.node) return e.node->outputs[e.output_nr].shape;
+  for (const Saved* s : n.saved)
+    if (s->name() == saved_as && s->defined()) return s->peek().shape();
+  return {};
 }
 
 // Multiplications and additions, each counted as one; other operations count one for each element that they give.
@@ -17,15 +22,17 @@ double flops_of(const Node& n, const Shape& output) {
   const auto elements = static_cast<double>(output.numel());
   const auto size = [](std::int64_t s) { return static_cast<double>(s); };
   if (op == "conv2d") {  // each output element: the weights of its channel
-    const Shape weight = shape_of(n.inputs[1]);
+    const Shape weight = shape_of(n, 1, "weight");
+    if (weight.dim() == 0) return elements;
     return 2 * elements * size(weight.numel()) / size(std::max<std::int64_t>(weight[0], 1));
   }
   if (op == "conv_transpose2d") {  // each input element: the weights of its channel
-    const Shape x = shape_of(n.inputs[0]), weight = shape_of(n.inputs[1]);
+    const Shape x = shape_of(n, 0, "grad"), weight = shape_of(n, 1, "weight");
+    if (weight.dim() == 0) return elements;
     return 2 * size(x.numel()) * size(weight.numel()) / size(std::max<std::int64_t>(weight[0], 1));
   }
   if (op == "linear" || op == "matmul" || op == "bmm") {
-    const Shape x = shape_of(n.inputs[0]), weight = shape_of(n.inputs[1]);
+    const Shape x = shape_of(n, 0, op == "linear" ? "input" : "a"), weight = shape_of(n, 1, op == "linear" ? "weight" : "b");
     const std::int64_t inner = x.dim() > 0 ? x[x.dim() - 1] : weight.dim() > 0 ? weight[weight.dim() - 1] : 1;
     return 2 * elements * size(inner);
   }

@@ -10,6 +10,7 @@
 #include <ctime>
 #include <fstream>
 
+#include "spool/autograd/autocast.h"
 #include "spool/autograd/grad_mode.h"
 #include "spool/autograd/ops.h"
 #include "spool/core/allocator.h"
@@ -168,6 +169,7 @@ std::optional<ClassReport> classify_all(Module& model, const DataLoader& loader,
 HtmlReport::HtmlReport(std::string path, Options options) : path_(std::move(path)), options_(std::move(options)) {}
 
 void HtmlReport::on_fit_begin(Trainer& trainer) {
+  AtomicFile probe(path_);  // what cannot be written should not show after the training
   steps_.clear();
   batch_.reset();
   DataLoader one(trainer.training()->dataset(),
@@ -196,6 +198,7 @@ void HtmlReport::on_fit_end(Trainer& t, const TrainReport& report) {
                            report.stopped.empty() ? fmt::format("{} of {} epochs", report.epochs.size(), t.options().epochs)
                                                   : fmt::format("ended after step {}: {}", report.steps, report.stopped));
   add_tiles(report, t.options().validation_name, c);
+  const Autocast mixed(t.options().mixed_precision);
   c.configuration.insert(c.configuration.begin(), options_.notes.begin(), options_.notes.end());
   if (t.validation()) c.classes = classify_all(t.model(), *t.validation(), options_.worst);
   add_filters(t.model(), c);

@@ -153,7 +153,10 @@ void save_weights(const Module& module, const std::string& path, const Metadata&
 
 LoadResult load_weights(Module& module, const std::string& path, LoadWeightsOptions options) {
   TensorFile file = load_safetensors(path);
-  if (is_checkpoint(file)) file.tensors = detail::part_of_state(file.tensors, "model");
+  if (is_checkpoint(file)) {
+    detail::check_whole(path, file);
+    file.tensors = detail::part_of_state(file.tensors, "model");
+  }
   return module.load_state_dict(file.tensors, {.strict = options.strict, .source = path});
 }
 

@@ -10,6 +10,7 @@
 #include "spool/autograd/autocast.h"
 #include "spool/autograd/ops.h"
 #include "spool/core/errors.h"
+#include "spool/train/atomic_file.h"
 #include "spool/train/trainer_run.h"
 
 namespace spool {
@@ -55,6 +56,9 @@ Trainer::Trainer(Module& model, Optimizer& optimizer, TrainerOptions options)
   if (!o.checkpoint.empty() && o.checkpoint == o.best_checkpoint)
     throw ValueError("Trainer",
                      fmt::format("checkpoint and best_checkpoint are both '{}': the best would be overwritten", o.checkpoint));
+  detail::check_notes(o.checkpoint_notes);
+  if (o.checkpoint_notes.count("history"))
+    throw ValueError("Trainer", "a note of checkpoint_notes cannot be called 'history': the epochs are kept under that name");
   for (const Callback* c : o.callbacks)
     if (!c) throw ValueError("Trainer", "one of the callbacks is null");
   if (o.schedule && &o.schedule->optimizer() != &optimizer)
@@ -71,8 +75,6 @@ Trainer::Trainer(Module& model, Optimizer& optimizer, TrainerOptions options)
       names.push_back(m->name());
     }
 }
-
-Trainer::~Trainer() = default;
 
 void Trainer::stop(std::string reason) { stop_reason_ = reason.empty() ? "stop()" : std::move(reason); }
 
@@ -129,6 +131,9 @@ void Trainer::Run::check_before() {
     throw ValueError("Trainer", fmt::format("there is nothing to train on: {} examples make no batch of {}",
                                             training.dataset().size(), training.options().batch_size));
   if (validation && validation->size() == 0) throw ValueError("Trainer", "the validation data are empty");
+  // What cannot be written should not show after an epoch.
+  for (const std::string& path : {o.checkpoint, o.best_checkpoint})
+    if (!path.empty()) AtomicFile probe(path);
   if (o.guards.batch_of_one) detail::check_last_batch(model, training);
   if (o.guards.unused_parameters)
     for (const std::string& text : detail::untrained_parameters(model, optimizer)) warn(text);
@@ -144,10 +149,11 @@ void Trainer::Run::one_epoch() {
   const bool complete = train_epoch();
   EpochRecord record{
       .epoch = epoch + 1, .step = t.report_.steps, .lr = last_lr, .grad_norm = grad_norm.value(), .samples = loss.count()};
-  record.seconds = seconds_before + std::chrono::duration<double>(std::chrono::steady_clock::now() - epoch_start).count();
+  record.seconds = seconds();
   record.train.emplace_back("loss", loss.value());
   for (const AnyMetric& m : metrics) record.train.emplace_back(m->name(), m->value());
   seconds_before = record.seconds;
+  training_since.reset();
   std::optional<Scores> scores;
   if (complete && validation) {
     std::vector<AnyMetric> all = *o.metrics;
@@ -182,8 +188,17 @@ void Trainer::Run::end_epoch(EpochRecord record) {
   tell(&Callback::on_epoch_end, record);
   if (best && !o.best_checkpoint.empty()) save(o.best_checkpoint);
   if (!o.checkpoint.empty()) save(o.checkpoint);
+  stop_early();
+}
+
+void Trainer::Run::stop_early() {
   if (o.early_stopping && bad_epochs >= o.early_stopping->patience && epoch < o.epochs)
     t.stop(fmt::format("early stopping: {} was best, {:.4f}, in epoch {}", monitor, t.report_.best, t.report_.best_epoch));
+}
+
+double Trainer::Run::seconds() const {
+  if (!training_since) return seconds_before;
+  return seconds_before + std::chrono::duration<double>(std::chrono::steady_clock::now() - *training_since).count();
 }
 
 bool Trainer::Run::improved(const EpochRecord& record) {

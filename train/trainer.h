@@ -81,7 +81,6 @@ class Trainer {
  public:
   // The model and the optimizer must outlive it. Throws ValueError for options out of range.
   Trainer(Module& model, Optimizer& optimizer, TrainerOptions options = {});
-  ~Trainer();
 
   // Trains until options.epochs. Epoch e is epoch e of the loader, counted from the one it was at. The model is in train mode meanwhile; the
   // modes that it and its layers had come back at the end, exceptions included.

@@ -36,6 +36,8 @@ struct Trainer::Run {
   std::optional<std::string> nonfinite_gradient() const;
   void end_epoch(EpochRecord record);
   bool improved(const EpochRecord& record);
+  void stop_early();       // when the best epoch is long enough ago
+  double seconds() const;  // spent training in this epoch
   void update_progress();
   void say(const std::string& line);
   void warn(const std::string& text);
@@ -58,16 +60,16 @@ struct Trainer::Run {
   ForwardState before_step;
   std::optional<ProgressBar> bar;
   const std::string monitor, unit;
-  std::chrono::steady_clock::time_point epoch_start;
+  std::optional<std::chrono::steady_clock::time_point> training_since;  // while the steps of an epoch run
   bool first_step = true;
-  double last_lr = 0;
 
   // What a checkpoint carries.
   std::int64_t epoch = 0;          // epochs finished
   std::int64_t batch = 0;          // batches of the next one finished
   std::uint64_t loader_epoch = 0;  // of the loader, when `epoch` was 0
   std::int64_t bad_epochs = 0;     // since the best one
-  double seconds_before = 0;       // of this epoch, before a resume
+  double seconds_before = 0;       // of this epoch's training, before `training_since`
+  double last_lr = 0;              // of the last step
   RunningMean loss, grad_norm;     // of this epoch
   std::vector<AnyMetric> metrics;
 };

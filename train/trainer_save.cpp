@@ -38,7 +38,8 @@ Checkpoint Trainer::Run::position() const {
   integer("best_epoch", t.report_.best_epoch);
   number("best", t.report_.best);
   integer("bad_epochs", bad_epochs);
-  number("seconds", seconds_before);
+  number("seconds", batch > 0 ? seconds() : 0);
+  number("lr", last_lr);
   for (const auto& [name, value] : batches_of(training, o.accumulate))
     e.push_back({"loader." + name, detail::state_integer(value)});
   detail::append_state(e, "loss", loss.state_dict());
@@ -78,6 +79,7 @@ void Trainer::Run::load_position(const LoadedCheckpoint& from) {
   t.report_.best = detail::state_value<double>(kWho, e, "best");
   bad_epochs = integer("bad_epochs");
   seconds_before = detail::state_value<double>(kWho, e, "seconds");
+  last_lr = detail::state_value<double>(kWho, e, "lr");
   if (batch > 0) {
     loss.load_state_dict(detail::part_of_state(e, "loss"));
     grad_norm.load_state_dict(detail::part_of_state(e, "grad_norm"));
@@ -110,6 +112,7 @@ void Trainer::Run::resume() {
     say(fmt::format("resuming {} in epoch {}, after {} of {} batches", o.resume, epoch + 1, batch, training.size()));
   else
     say(fmt::format("resuming {} after epoch {}", o.resume, epoch));
+  if (batch == 0) stop_early();
 }
 
 }  // namespace spool

@@ -13,8 +13,7 @@
 namespace spool {
 
 bool Trainer::Run::train_epoch() {
-  epoch_start = std::chrono::steady_clock::now();
-  last_lr = optimizer.lr();
+  training_since = std::chrono::steady_clock::now();
   training.set_epoch(loader_epoch + static_cast<std::uint64_t>(epoch), batch);
   auto at = training.begin();
   while (at != training.end()) {
@@ -110,6 +109,7 @@ std::optional<std::string> Trainer::Run::nonfinite_gradient() const {
 
 void Trainer::Run::throw_nonfinite(const std::string& what, const std::vector<Batch>& window) {
   before_step.restore();
+  const Autocast mixed(o.mixed_precision);  // as the step was computed
   const NonFiniteOrigin origin = find_nonfinite(
       model, o.loss ? o.loss : [](const Tensor& y, const Tensor& l) { return cross_entropy(y, l); }, window);
   throw NonFiniteError(

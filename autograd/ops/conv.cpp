@@ -107,12 +107,14 @@ struct ConvWeightGradNode final : Node {
 
 }  // namespace
 
-Tensor detail::conv2d_input_grad(const Tensor& grad, const Tensor& kernel, const Shape& input_shape, const ConvOptions& options) {
+Tensor detail::conv2d_input_grad(const Tensor& grad, const Tensor& kernel, const Shape& input_shape, const ConvOptions& options,
+                                 const char* op) {
   const Tensor gy = channels_last(grad), weight = plain(kernel);
   Tensor gx = empty(input_shape, {.dtype = gy.dtype(), .device = gy.device()}, MemoryFormat::channels_last);
   kernels::conv2d_input_grad(gy, weight, gx, params(options));
   if (!any_needs_grad(gy, weight)) return gx;
   auto node = record<ConvInputGradNode>(gy, weight);
+  node->op = op;
   if (node->needs(1)) node->gy.save(gy);
   if (node->needs(0)) node->weight.save(weight);
   node->grad_shape = gy.shape();
@@ -197,8 +199,7 @@ Tensor conv_transpose2d(const Tensor& given_x, const Tensor& given_weight, const
         op,
         fmt::format("the result would be {}x{}: the padding {} takes away more than there is", out[2], out[3], text(o.padding)),
         {{"input", x}, {"weight", weight}});
-  const Tensor y = detail::conv2d_input_grad(x, weight, out, options);
-  if (y.grad_fn()) y.grad_fn()->op = op;
+  const Tensor y = detail::conv2d_input_grad(x, weight, out, options, op);
   return bias.defined() ? add(y, reshape(bias, {outputs, 1, 1})) : y;
 }
 

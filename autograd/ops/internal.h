@@ -15,7 +15,9 @@ void check_indices(const char* op, const Tensor& index, std::int64_t size);
 
 // The gradients of conv2d (ops/conv.cpp), themselves differentiable: of its input, from that of its result, and of its weight, which
 // comes in the given memory format. Sizes are not checked.
-Tensor conv2d_input_grad(const Tensor& grad, const Tensor& weight, const Shape& input_shape, const ConvOptions& options);
+// Recorded under the name `op`.
+Tensor conv2d_input_grad(const Tensor& grad, const Tensor& weight, const Shape& input_shape, const ConvOptions& options,
+                         const char* op = "conv2d_input_grad");
 Tensor conv2d_weight_grad(const Tensor& input, const Tensor& grad, const Shape& weight_shape, const ConvOptions& options,
                           MemoryFormat format = MemoryFormat::contiguous);
 

@@ -85,8 +85,8 @@ void train(const Options& options) {
                        .resume = options.resume,
                        .validation_name = "test"};
   std::optional<CosineAnnealingLR> cosine;
-  if (options.schedule == "cosine" && options.epochs > 0 && training.size() > 0)
-    setup.schedule = &cosine.emplace(*optimizer, CosineAnnealingLR::Options{.T_max = options.epochs * training.size()});
+  if (options.schedule == "cosine")
+    setup.schedule = &cosine.emplace(*optimizer, CosineAnnealingLR::Options{.T_max = std::max<std::int64_t>(1, options.epochs * training.size())});
   for (const auto& log : logs) setup.callbacks.push_back(log.get());
 
   const Interrupt interrupt;  // the first Ctrl-C ends training after the current step, a second one the program

@@ -68,7 +68,7 @@ Options parse_options(int argc, char** argv) {
   add("--limit", o.limit, "N", "Use only the first N training pictures and N / 5 test pictures; 0 means all")
       ->check(number(0, true, true));
   add("--checkpoint", o.checkpoint, "FILE", "Save the whole run here after each epoch and when it is interrupted");
-  add("--resume", o.resume, "FILE", "Go on with the run saved there (and save to it, without --checkpoint)");
+  add("--resume", o.resume, "FILE", "Go on with the run saved there (and save to it, without --checkpoint); another --epochs bends the cosine from there");
   add("--best", o.best, "FILE", "Save the run here whenever its test loss is the lowest so far");
   add("--report", o.report, "FILE.html", "Write a page with curves, confusion matrix, wrong pictures, times of layers");
   add("--log", o.logs, "PATH", "Write what happens to FILE.csv, FILE.jsonl, or a folder for TensorBoard; may be repeated")

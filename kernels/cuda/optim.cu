@@ -179,7 +179,7 @@ __global__ void __launch_bounds__(kThreads) adam_kernel(Table table, AdamStep st
 int next_rate() {
   spool::cuda::Capture* capture = spool::cuda::capture();
   if (!capture) return 0;
-  if (capture->rates == Live::kRates) throw ValueError("step", "a captured step updates at most 32 parameter groups");
+  if (capture->rates == Live::kRates) throw CudaError("step", "a captured step updates at most 32 parameter groups; run without capture, or join groups");
   return capture->rates++;
 }
 
