@@ -1,0 +1,32 @@
+# Makes the Debian package of BUILD, unpacks it, checks what it says it depends on, and builds and runs the consumer project against it.
+# cmake -DBUILD=... -DCONSUMER=... -DCONSUMER_SOURCE=... -DGENERATOR=... -DCOMPILER=... -DDPKG_DEB=... -DCPACK=... -DWORK=... -P deb.cmake
+include(${CMAKE_CURRENT_LIST_DIR}/command.cmake)
+
+file(REMOVE_RECURSE ${WORK})
+file(MAKE_DIRECTORY ${WORK})
+run(${CPACK} -G DEB --config ${BUILD}/CPackConfig.cmake -B ${WORK})
+file(GLOB _deb ${WORK}/libspool-dev_*.deb)
+list(LENGTH _deb _count)
+if(NOT _count EQUAL 1)
+  message(FATAL_ERROR "cpack made ${_count} packages in ${WORK}, not 1: ${_deb}\n${output}")
+endif()
+# Every package that it names is one that is there, in a version that fits: what it was built with.
+run(${DPKG_DEB} -f ${_deb} Depends)
+string(STRIP "${output}" _depends)
+string(REPLACE ", " ";" _depends "${_depends}")
+foreach(_dependency ${_depends})
+  string(REGEX MATCH "^[^ ]+" _name "${_dependency}")
+  execute_process(COMMAND dpkg-query -W -f "\${Status} \${Version}" ${_name} RESULT_VARIABLE _unknown OUTPUT_VARIABLE _state ERROR_QUIET)
+  if(_unknown OR NOT _state MATCHES "^install ok installed (.*)")
+    message(FATAL_ERROR "The package depends on ${_name}, which is not installed: then Spool was built without it")
+  endif()
+  set(_version ${CMAKE_MATCH_1})
+  if(_dependency MATCHES "\\((>=|<<) ([^)]+)\\)")
+    run(dpkg --compare-versions ${_version} ${CMAKE_MATCH_1} ${CMAKE_MATCH_2})
+  endif()
+endforeach()
+run(${DPKG_DEB} -x ${_deb} ${WORK}/root)
+run(${CMAKE_COMMAND} -S ${CONSUMER} -B ${WORK}/build -G ${GENERATOR} -DCMAKE_CXX_COMPILER=${COMPILER} -DCMAKE_BUILD_TYPE=Release
+    -DCMAKE_PREFIX_PATH=${WORK}/root/usr -DCONSUMER_SOURCE=${CONSUMER_SOURCE})
+run(${CMAKE_COMMAND} --build ${WORK}/build)
+run(${CMAKE_COMMAND} -E chdir ${WORK} ${WORK}/build/consumer)
