@@ -6,12 +6,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <queue>
 #include <unordered_set>
 
-#include "spool/autograd/autocast.h"
 #include "spool/autograd/autograd.h"
 #include "spool/autograd/creation.h"
+#include "spool/autograd/engine.h"
 #include "spool/autograd/node.h"
 #include "spool/autograd/observer.h"
 #include "spool/autograd/ops.h"
@@ -19,59 +18,6 @@
 
 namespace spool {
 namespace {
-
-using Slots = Inline<Tensor, 1>;  // the gradients of one node's outputs
-
-// Open addressing by node address; never shrinks, so finding a slot costs one probe or two.
-class Waiting {
- public:
-  // The gradients of `node`'s outputs, and whether they are new.
-  std::pair<Slots*, bool> find_or_add(Node* node) {
-    if (2 * (used_ + 1) > table_.size()) grow();
-    Entry& e = probe(node);
-    if (e.node) return {&slots_[e.index], false};
-    e.node = node;
-    if (free_.empty()) {
-      e.index = slots_.size();
-      slots_.emplace_back();
-    } else {
-      e.index = free_.back();
-      free_.pop_back();
-    }
-    ++used_;
-    slots_[e.index].resize(node->outputs.size());
-    return {&slots_[e.index], true};
-  }
-  Slots take(Node* node) {
-    Entry& e = probe(node);
-    Slots out = std::move(slots_[e.index]);
-    slots_[e.index].clear();
-    free_.push_back(e.index);
-    return out;
-  }
-
- private:
-  struct Entry {
-    Node* node = nullptr;
-    std::size_t index = 0;
-  };
-  Entry& probe(Node* node) {
-    const std::size_t mask = table_.size() - 1;
-    std::size_t i = (reinterpret_cast<std::uintptr_t>(node) >> 6) * 0x9E3779B97F4A7C15u >> 20 & mask;
-    while (table_[i].node && table_[i].node != node) i = (i + 1) & mask;
-    return table_[i];
-  }
-  void grow() {
-    std::vector<Entry> old(table_.empty() ? 64 : 2 * table_.size());
-    old.swap(table_);
-    for (const Entry& e : old)
-      if (e.node) probe(e.node) = e;
-  }
-  std::vector<Entry> table_;
-  std::vector<Slots> slots_;
-  std::vector<std::size_t> free_;
-  std::size_t used_ = 0;
-};
 
 bool unshared(const Tensor& t) { return t.impl()->use_count() == 1 && t.storage()->use_count() == 1; }
 
@@ -106,26 +52,6 @@ Tensor fitted(const char* source, Tensor grad, const Shape& shape, DType dtype, 
   return grad;
 }
 
-// The backward pass of an operation belongs to the layer that recorded it: so say errors, profiles and the tape of the tape.
-class LayerGuard {
- public:
-  LayerGuard() = default;
-  ~LayerGuard() { thread_state.layer = before_; }
-  LayerGuard(const LayerGuard&) = delete;
-  LayerGuard& operator=(const LayerGuard&) = delete;
-
- private:
-  const LayerPath* before_ = thread_state.layer;
-};
-
-// What a run is to leave where.
-struct Request {
-  bool to_leaves = true;                    // add to grad() of leaves
-  std::span<const Tensor> inputs;           // else: collect the gradients of these ...
-  std::vector<Tensor> results;              // ... here
-  std::unordered_set<const Node*> on_path;  // nodes from which an input can be reached; the rest is skipped
-};
-
 void add_to_leaf(const Tensor& leaf, Tensor grad) {
   TensorImpl& t = *leaf.impl();
   NoGrad guard;
@@ -145,7 +71,7 @@ void add_to_leaf(const Tensor& leaf, Tensor grad) {
   }
 }
 
-void run_hooks(const Node& node, Slots& grads) {
+void run_hooks(const Node& node, BackwardRun::Slots& grads) {
   for (const auto& [nr, hook] : node.hooks->hooks)
     if (grads[nr].defined())
       if (Tensor replaced = hook(grads[nr]); replaced.defined())
@@ -163,7 +89,7 @@ void finish_hooked_leaf(const Tensor& leaf, Tensor grad) {
 }
 
 // Finds the nodes from which one of the inputs can be reached.
-void mark_paths(Request& request, std::span<const Tensor> outputs) {
+void mark_paths(BackwardRun::Request& request, std::span<const Tensor> outputs) {
   std::unordered_set<const Node*> seen;
   std::vector<Node*> nodes;
   for (const Tensor& t : outputs)
@@ -205,32 +131,13 @@ Tensor seed_of(const Tensor& output, const Tensor& given) {
   return given;
 }
 
-void run(std::span<const Tensor> outputs, std::span<const Tensor> grad_outputs, Request& request, bool keep) {
+}  // namespace
+
+BackwardRun::BackwardRun(std::span<const Tensor> outputs, std::span<const Tensor> grad_outputs, Request& request, bool keep)
+    : request_(request), keep_(keep) {
   if (!grad_outputs.empty() && grad_outputs.size() != outputs.size())
     throw GradError("backward", fmt::format("{} gradients were given for {} outputs", grad_outputs.size(), outputs.size()));
-  const auto by_age = [](const Node* a, const Node* b) { return a->seq < b->seq; };
-  std::priority_queue<Node*, std::vector<Node*>, decltype(by_age)> queue(by_age);
-  Waiting waiting;
-  std::vector<std::pair<Tensor, Tensor>> hooked;  // leaves with hooks, and what has arrived for them
-  const auto deliver = [&](const Edge& e, Tensor grad) {
-    if (!request.to_leaves)
-      for (std::size_t i = 0; i < request.inputs.size(); ++i) {
-        const Tensor& t = request.inputs[i];
-        if (e.leaf.defined() ? t.is_same(e.leaf) : t.grad_fn() == e.node && t.output_nr() == e.output_nr)
-          accumulate(request.results[i], grad);
-      }
-    if (e.leaf.defined() && request.to_leaves && e.leaf.impl()->extras && !e.leaf.impl()->extras->hooks.empty()) {
-      const auto it = std::find_if(hooked.begin(), hooked.end(), [&](const auto& entry) { return entry.first.is_same(e.leaf); });
-      accumulate(it == hooked.end() ? hooked.emplace_back(e.leaf, Tensor()).second : it->second, std::move(grad));
-    } else if (e.leaf.defined()) {
-      if (request.to_leaves) add_to_leaf(e.leaf, std::move(grad));
-    } else if (request.to_leaves || request.on_path.count(e.node.get())) {
-      const auto [slots, is_new] = waiting.find_or_add(e.node.get());
-      accumulate((*slots)[e.output_nr], std::move(grad));
-      if (is_new) queue.push(e.node.get());
-    }
-  };
-  std::vector<std::pair<Edge, Tensor>> roots;  // every output is checked before any gradient moves
+  // Every output is checked before any gradient moves.
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const Tensor& output = outputs[i];
     if (!output.requires_grad())
@@ -246,45 +153,87 @@ void run(std::span<const Tensor> outputs, std::span<const Tensor> grad_outputs, 
                       "to the first backward(), or run the forward pass again",
                       output.grad_fn()->op),
           {{"output", output}});
-    roots.emplace_back(Edge(output), seed_of(output, grad_outputs.empty() ? Tensor() : grad_outputs[i]));
+    roots_.emplace_back(Edge(output), seed_of(output, grad_outputs.empty() ? Tensor() : grad_outputs[i]));
   }
-  // The roots stay until the end: edges never change, so they keep every node alive while it waits and runs.
-  for (auto& [edge, seed] : roots) deliver(edge, std::move(seed));
+  for (auto& [edge, seed] : roots_) deliver(edge, std::move(seed));
+}
 
-  const PhaseGuard phase(Phase::backward);
-  const Autocast off(false);
-  const LayerGuard layer;
-  std::vector<Tensor> grads_in;
-  while (!queue.empty()) {
-    Node& node = *queue.top();
-    queue.pop();
-    Slots grads_out = waiting.take(&node);
-    if (node.hooks) run_hooks(node, grads_out);
-    thread_state.layer = node.scope;
-    grads_in.assign(node.inputs.size(), Tensor());
-    node.backward(std::span<const Tensor>(grads_out.data(), grads_out.size()), grads_in);
-    grads_out.clear();
-    if (detail::tape_observer) detail::tape_observer->ran(node, grads_in);
-    if (!keep) node.free_saved();
-    for (std::size_t i = 0; i < grads_in.size(); ++i) {
-      const Edge& e = node.inputs[i];
-      if (!grads_in[i].defined() || !e.needed()) continue;
-      if (e.leaf.defined()) {
-        deliver(e, fitted(node.op, std::move(grads_in[i]), e.leaf.shape(), e.leaf.dtype(), e.leaf.device()));
-      } else {
-        const Meta& m = e.node->outputs[e.output_nr];
-        deliver(e, fitted(node.op, std::move(grads_in[i]), m.shape, m.dtype, m.device));
-      }
+void BackwardRun::deliver(const Edge& e, Tensor grad) {
+  if (!request_.to_leaves)
+    for (std::size_t i = 0; i < request_.inputs.size(); ++i) {
+      const Tensor& t = request_.inputs[i];
+      if (e.leaf.defined() ? t.is_same(e.leaf) : t.grad_fn() == e.node && t.output_nr() == e.output_nr)
+        accumulate(request_.results[i], grad);
+    }
+  if (e.leaf.defined() && request_.to_leaves && waits_for_hooks(e)) {
+    const auto it = std::find_if(hooked_.begin(), hooked_.end(), [&](const auto& entry) { return entry.first.is_same(e.leaf); });
+    accumulate(it == hooked_.end() ? hooked_.emplace_back(e.leaf, Tensor()).second : it->second, std::move(grad));
+  } else if (e.leaf.defined()) {
+    if (request_.to_leaves) add_to_leaf(e.leaf, std::move(grad));
+  } else if (request_.to_leaves || request_.on_path.count(e.node.get())) {
+    const auto [slots, is_new] = waiting_.find_or_add(e.node.get());
+    accumulate((*slots)[e.output_nr], std::move(grad));
+    if (is_new) queue_.push(e.node.get());
+  }
+}
+
+bool BackwardRun::waits_for_hooks(const Edge& e) { return e.leaf.impl()->extras && !e.leaf.impl()->extras->hooks.empty(); }
+
+Node* BackwardRun::take_next() {
+  if (queue_.empty()) return nullptr;
+  node_ = queue_.top();
+  queue_.pop();
+  grads_out_ = waiting_.take(node_);
+  if (node_->hooks) run_hooks(*node_, grads_out_);
+  return node_;
+}
+
+void BackwardRun::compute() {
+  Node& node = *node_;
+  thread_state.layer = node.scope;
+  grads_in_.assign(node.inputs.size(), Tensor());
+  node.backward(std::span<const Tensor>(grads_out_.data(), grads_out_.size()), grads_in_);
+  grads_out_.clear();
+  if (detail::tape_observer) detail::tape_observer->ran(node, grads_in_);
+}
+
+void BackwardRun::pass_on() {
+  Node& node = *node_;
+  if (!keep_) node.free_saved();
+  for (std::size_t i = 0; i < grads_in_.size(); ++i) {
+    const Edge& e = node.inputs[i];
+    if (!grads_in_[i].defined() || !e.needed()) continue;
+    if (e.leaf.defined()) {
+      deliver(e, fitted(node.op, std::move(grads_in_[i]), e.leaf.shape(), e.leaf.dtype(), e.leaf.device()));
+    } else {
+      const Meta& m = e.node->outputs[e.output_nr];
+      deliver(e, fitted(node.op, std::move(grads_in_[i]), m.shape, m.dtype, m.device));
     }
   }
-  for (auto& [leaf, total] : hooked) finish_hooked_leaf(leaf, std::move(total));
+}
+
+void BackwardRun::finish() {
+  for (auto& [leaf, total] : hooked_) finish_hooked_leaf(leaf, std::move(total));
+  hooked_.clear();
+}
+
+namespace {
+
+void run(std::span<const Tensor> outputs, std::span<const Tensor> grad_outputs, BackwardRun::Request& request, bool keep) {
+  BackwardRun backward(outputs, grad_outputs, request, keep);
+  const BackwardRun::Scope scope;
+  while (backward.take_next()) {
+    backward.compute();
+    backward.pass_on();
+  }
+  backward.finish();
 }
 
 }  // namespace
 
 void backward(std::span<const Tensor> outputs, std::span<const Tensor> grad_outputs, BackwardOptions options) {
   NoGrad guard;
-  Request request;
+  BackwardRun::Request request;
   run(outputs, grad_outputs, request, options.retain_graph);
 }
 
@@ -294,7 +243,7 @@ std::vector<Tensor> grad(std::span<const Tensor> outputs, std::span<const Tensor
     if (!t.requires_grad())
       throw GradError("grad", "this input does not require a gradient: call set_requires_grad() before the forward pass",
                       {{"input", t}});
-  Request request;
+  BackwardRun::Request request;
   request.to_leaves = false;
   request.inputs = inputs;
   request.results.resize(inputs.size());

@@ -6,22 +6,29 @@
 
 #include "spool/autograd/autograd.h"
 #include "spool/autograd/node.h"
+#include "spool/autograd/tape.h"
 
 namespace spool {
-namespace {
-
-// Every node behind these, newest first: the order in which backward() runs.
-std::vector<Node*> tape_of(const Tensor& output) {
-  std::vector<Node*> nodes;
+Tape::Tape(const Tensor& output) {
   std::unordered_set<const Node*> seen;
   const auto visit_node = [&](Node* n) {
-    if (n && seen.insert(n).second) nodes.push_back(n);
+    if (n && seen.insert(n).second) nodes_.push_back(n);
   };
   visit_node(output.grad_fn().get());
-  for (std::size_t i = 0; i < nodes.size(); ++i)
-    for (const Edge& e : nodes[i]->inputs) visit_node(e.node.get());
-  std::sort(nodes.begin(), nodes.end(), [](const Node* a, const Node* b) { return a->seq > b->seq; });
-  return nodes;
+  for (std::size_t i = 0; i < nodes_.size(); ++i)
+    for (const Edge& e : nodes_[i]->inputs) visit_node(e.node.get());
+  std::sort(nodes_.begin(), nodes_.end(), [](const Node* a, const Node* b) { return a->seq > b->seq; });
+}
+
+std::size_t Tape::number(const Node* n) const {
+  const auto it = std::lower_bound(nodes_.begin(), nodes_.end(), n, [](const Node* a, const Node* b) { return a->seq > b->seq; });
+  return static_cast<std::size_t>(nodes_.end() - it);
+}
+
+std::string Tape::name(const Edge& e) const {
+  if (!e.node) return e.leaf.name().empty() ? fmt::format("leaf {}", to_string(e.leaf.shape())) : e.leaf.name();
+  if (e.node->outputs.size() > 1) return fmt::format("#{}.{}", number(e.node.get()), e.output_nr);
+  return fmt::format("#{}", number(e.node.get()));
 }
 
 std::string bytes_text(std::size_t bytes) {
@@ -32,34 +39,22 @@ std::string bytes_text(std::size_t bytes) {
 
 std::size_t bytes_of(const Tensor& t) { return static_cast<std::size_t>(t.numel()) * size_of(t.dtype()); }
 
-}  // namespace
-
 std::string tape_to_string(const Tensor& output) {
   if (!output.grad_fn())
     return output.requires_grad() ? fmt::format("a leaf: {}\n", describe(output))
                                   : "no tape: this tensor does not depend on anything that requires a gradient\n";
-  const std::vector<Node*> nodes = tape_of(output);
-  // Numbers count from the oldest node of this tape, so that the same program prints the same tape.
-  const auto number = [&](const Node* n) {
-    const auto it = std::lower_bound(nodes.begin(), nodes.end(), n, [](const Node* a, const Node* b) { return a->seq > b->seq; });
-    return static_cast<std::size_t>(nodes.end() - it);
-  };
+  const Tape tape(output);
   std::string text;
   std::unordered_set<const Storage*> counted;
   std::size_t held = 0;
-  for (const Node* n : nodes) {
-    text += fmt::format("#{} {}", number(n), n->op);
+  for (const Node* n : tape.nodes()) {
+    text += fmt::format("#{} {}", tape.number(n), n->op);
     for (const Meta& m : n->outputs) text += " " + to_string(m.shape);
     const char* separator = " <- ";
     for (const Edge& e : n->inputs) {
       if (!e.needed()) continue;
-      text += separator;
+      text += separator + tape.name(e);
       separator = ", ";
-      if (e.node)
-        text += n->inputs.size() && e.node->outputs.size() > 1 ? fmt::format("#{}.{}", number(e.node.get()), e.output_nr)
-                                                               : fmt::format("#{}", number(e.node.get()));
-      else
-        text += e.leaf.name().empty() ? fmt::format("leaf {}", to_string(e.leaf.shape())) : e.leaf.name();
     }
     separator = "   saves ";
     for (const Saved* s : n->saved) {
@@ -71,7 +66,7 @@ std::string tape_to_string(const Tensor& output) {
     if (n->scope) text += fmt::format("   ({})", n->scope->path);
     text += '\n';
   }
-  return text + fmt::format("{} nodes, {} held for backward\n", nodes.size(), bytes_text(held));
+  return text + fmt::format("{} nodes, {} held for backward\n", tape.nodes().size(), bytes_text(held));
 }
 
 void print_tape(std::ostream& out, const Tensor& output) { out << tape_to_string(output); }

@@ -1,0 +1,132 @@
+#include "spool/autograd/stepper.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <ostream>
+#include <set>
+
+#include "spool/autograd/engine.h"
+#include "spool/autograd/grad_mode.h"
+#include "spool/autograd/ops.h"
+#include "spool/autograd/tape.h"
+#include "spool/core/errors.h"
+#include "spool/core/storage.h"
+
+namespace spool {
+namespace {
+
+// A copy, because a second owner of the gradient itself would change which sums are computed in place.
+Tensor copy_of(const Tensor& grad) { return grad.defined() ? clone(grad.detach()) : Tensor(); }
+
+bool matches(const Node& node, const std::string& name) {
+  const std::string layer = node.scope ? node.scope->path : std::string();
+  return node.op == name || (node.scope && (layer == name || layer.rfind(name + ".", 0) == 0)) ||
+         std::any_of(node.inputs.begin(), node.inputs.end(),
+                     [&](const Edge& e) { return e.leaf.defined() && e.leaf.name() == name; });
+}
+
+std::string gradient_text(const Tensor& grad) {
+  if (!grad.defined()) return "none";
+  return fmt::format("{} norm {:.4g}", to_string(grad.shape()), norm(grad.to(DType::f64)).item<double>());
+}
+
+}  // namespace
+
+struct Stepper::Run {
+  Tensor loss;  // keeps the tape alive
+  Tape tape;
+  BackwardRun::Request request;
+  BackwardRun engine;
+  const Node* node = nullptr;
+  std::optional<BackwardStep> last;
+  bool broken = false;
+
+  Run(const Tensor& output, const Tensor& grad, bool retain_graph)
+      : loss(output), tape(output), engine(std::span(&output, 1), std::span(&grad, 1), request, retain_graph) {}
+};
+
+Stepper::Stepper(const Tensor& loss, const Tensor& grad, BackwardOptions options)
+    : run_(std::make_unique<Run>(loss, grad, options.retain_graph)) {}
+
+Stepper::~Stepper() = default;
+
+bool Stepper::step() {
+  if (run_->broken)
+    throw GradError("Stepper",
+                    "an earlier step threw, and its gradients are lost: run the forward pass again and make a new Stepper");
+  run_->last.reset();
+  run_->broken = true;
+  const NoGrad no_grad;
+  const BackwardRun::Scope scope;
+  Node* node = run_->engine.take_next();
+  if (!node) {
+    run_->engine.finish();
+    run_->broken = false;
+    return false;
+  }
+  BackwardStep s{.number = run_->tape.number(node),
+                 .op = node->op,
+                 .layer = node->scope ? node->scope->path : "",
+                 .grads_out = {},
+                 .saved = {},
+                 .sent = {}};
+  for (const Tensor& g : run_->engine.grads_out()) s.grads_out.push_back(copy_of(g));
+  std::vector<Ref<Storage>> held;
+  for (const Saved* kept : node->saved) {
+    if (!kept->defined()) continue;
+    const Tensor& t = kept->peek();
+    s.saved.push_back({kept->name(), t.shape(), t.dtype(), bytes_of(t)});
+    if (std::find(held.begin(), held.end(), t.storage()) == held.end()) held.push_back(t.storage());
+  }
+  run_->engine.compute();
+  for (std::size_t i = 0; i < node->inputs.size(); ++i) {
+    const Edge& e = node->inputs[i];
+    const Tensor& g = run_->engine.grads_in()[i];
+    if (g.defined() && e.needed())
+      s.sent.push_back({run_->tape.name(e), copy_of(g), e.leaf.defined() && !BackwardRun::waits_for_hooks(e)});
+  }
+  run_->engine.pass_on();
+  for (const Ref<Storage>& storage : held)
+    if (storage->use_count() == 1) s.bytes_freed += storage->bytes();
+  run_->node = node;
+  run_->last = std::move(s);
+  run_->broken = false;
+  return true;
+}
+
+bool Stepper::run_until(const std::string& name) {
+  if (std::none_of(run_->tape.nodes().begin(), run_->tape.nodes().end(), [&](const Node* n) { return matches(*n, name); })) {
+    std::set<std::string> ops;
+    for (const Node* n : run_->tape.nodes()) ops.insert(n->op);
+    throw ValueError("Stepper",
+                     fmt::format("the tape has no operation, layer or leaf named '{}'; its operations are {}: see print_tape()",
+                                 name, fmt::join(ops, ", ")));
+  }
+  while (step())
+    if (matches(*run_->node, name)) return true;
+  return false;
+}
+
+const BackwardStep& Stepper::last() const {
+  if (!run_->last)
+    throw GradError("Stepper", "there is no step to look at: call step() first, and look only while it returns true");
+  return *run_->last;
+}
+
+void Stepper::print(std::ostream& out) const {
+  const BackwardStep& s = last();
+  const NoGrad no_grad;
+  std::string text = fmt::format("#{} {}", s.number, s.op);
+  if (!s.layer.empty()) text += fmt::format("   ({})", s.layer);
+  for (const Tensor& g : s.grads_out) text += "\n  came in   " + gradient_text(g);
+  for (const BackwardStep::Saved& saved : s.saved)
+    text += fmt::format("\n  saved     {} {} {}", saved.name, to_string(saved.shape), bytes_text(saved.bytes));
+  for (const BackwardStep::Sent& sent : s.sent)
+    text +=
+        fmt::format("\n  went out  {} to {}{}", gradient_text(sent.grad), sent.to, sent.accumulated ? ", added to its grad" : "");
+  out << text << "\n  freed     " << bytes_text(s.bytes_freed) << '\n';
+}
+
+}  // namespace spool

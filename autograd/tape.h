@@ -1,0 +1,28 @@
+// How the tape is shown: the order of its nodes and the names of what they send gradients to. Not for users.
+#pragma once
+#include <span>
+#include <string>
+#include <vector>
+
+#include "spool/autograd/node.h"
+
+namespace spool {
+
+// Every node behind `output`, newest first: the order in which backward() runs. Valid while the output's graph lives.
+class Tape {
+ public:
+  explicit Tape(const Tensor& output);
+  std::span<Node* const> nodes() const noexcept { return nodes_; }
+  // Counts from the oldest node of this tape, so that the same program prints the same tape.
+  std::size_t number(const Node* n) const;
+  // "#3", "#3.1" for one of several outputs, "conv1.weight", or "leaf [2, 3]" for one without a name.
+  std::string name(const Edge& e) const;
+
+ private:
+  std::vector<Node*> nodes_;
+};
+
+std::string bytes_text(std::size_t bytes);  // "8.0 MiB"
+std::size_t bytes_of(const Tensor& t);      // of its elements
+
+}  // namespace spool
