@@ -196,7 +196,7 @@ int main() {
     sum = Tensor();
     double total = 0;
     for (int i = 0; i < 100; ++i) total += run().item<double>();
-    std::printf("their numbers added up: about %.0f MiB\n", in_use());
+    std::printf("their numbers added up, %.1f on average: about %.0f MiB\n", total / 100, in_use());
     // [/memory]
     // [tape]
     print_tape(std::cout, run());
