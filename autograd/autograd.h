@@ -46,4 +46,8 @@ void gradcheck(const TensorFunction& f, std::vector<Tensor> inputs, GradcheckOpt
 void print_tape(std::ostream& out, const Tensor& output);
 std::string tape_to_string(const Tensor& output);
 
+// The same as a graph in Graphviz's DOT language, to be drawn by `dot -Tsvg`: data flow downwards, from leaves (boxes) to `output`; a node has its
+// number, operation, shape and the bytes that it holds; a layer is a cluster around its nodes and the layers in it. Throws GradError when there is no tape.
+std::string tape_dot(const Tensor& output);
+
 }  // namespace spool

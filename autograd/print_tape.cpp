@@ -7,6 +7,7 @@
 #include "spool/autograd/autograd.h"
 #include "spool/autograd/node.h"
 #include "spool/autograd/tape.h"
+#include "spool/core/errors.h"
 
 namespace spool {
 Tape::Tape(const Tensor& output) {
@@ -20,6 +21,12 @@ Tape::Tape(const Tensor& output) {
   std::sort(nodes_.begin(), nodes_.end(), [](const Node* a, const Node* b) { return a->seq > b->seq; });
 }
 
+Tape Tape::of(const char* caller, const Tensor& output) {
+  if (!output.grad_fn())
+    throw GradError(caller, "there is no tape: this tensor was not computed from anything that requires a gradient");
+  return Tape(output);
+}
+
 std::size_t Tape::number(const Node* n) const {
   const auto it = std::lower_bound(nodes_.begin(), nodes_.end(), n, [](const Node* a, const Node* b) { return a->seq > b->seq; });
   return static_cast<std::size_t>(nodes_.end() - it);
@@ -29,6 +36,26 @@ std::string Tape::name(const Edge& e) const {
   if (!e.node) return e.leaf.name().empty() ? fmt::format("leaf {}", to_string(e.leaf.shape())) : e.leaf.name();
   if (e.node->outputs.size() > 1) return fmt::format("#{}.{}", number(e.node.get()), e.output_nr);
   return fmt::format("#{}", number(e.node.get()));
+}
+
+std::size_t Tape::bytes_held() const {
+  std::unordered_set<const Storage*> counted;
+  std::size_t held = 0;
+  for (const Node* n : nodes_)
+    for (const Saved* s : n->saved)
+      if (s->defined() && counted.insert(s->peek().storage().get()).second) held += s->peek().storage()->bytes();
+  return held;
+}
+
+std::string Tape::summary() const {
+  return fmt::format("{} nodes, {} held for backward", nodes_.size(), bytes_text(bytes_held()));
+}
+
+std::size_t bytes_held(const Node& n) {
+  std::size_t held = 0;
+  for (const Saved* s : n.saved)
+    if (s->defined()) held += bytes_of(s->peek());
+  return held;
 }
 
 std::string bytes_text(std::size_t bytes) {
@@ -45,8 +72,6 @@ std::string tape_to_string(const Tensor& output) {
                                   : "no tape: this tensor does not depend on anything that requires a gradient\n";
   const Tape tape(output);
   std::string text;
-  std::unordered_set<const Storage*> counted;
-  std::size_t held = 0;
   for (const Node* n : tape.nodes()) {
     text += fmt::format("#{} {}", tape.number(n), n->op);
     for (const Meta& m : n->outputs) text += " " + to_string(m.shape);
@@ -61,12 +86,11 @@ std::string tape_to_string(const Tensor& output) {
       if (!s->defined()) continue;
       text += fmt::format("{}{} {}", separator, s->name(), bytes_text(bytes_of(s->peek())));
       separator = ", ";
-      if (counted.insert(s->peek().storage().get()).second) held += s->peek().storage()->bytes();
     }
     if (n->scope) text += fmt::format("   ({})", n->scope->path);
     text += '\n';
   }
-  return text + fmt::format("{} nodes, {} held for backward\n", tape.nodes().size(), bytes_text(held));
+  return text + tape.summary() + '\n';
 }
 
 void print_tape(std::ostream& out, const Tensor& output) { out << tape_to_string(output); }
