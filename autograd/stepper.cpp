@@ -8,6 +8,7 @@
 #include <set>
 
 #include "spool/autograd/engine.h"
+#include "spool/autograd/explain.h"
 #include "spool/autograd/grad_mode.h"
 #include "spool/autograd/ops.h"
 #include "spool/autograd/tape.h"
@@ -123,6 +124,7 @@ void Stepper::print(std::ostream& out) const {
   for (const Tensor& g : s.grads_out) text += "\n  came in   " + gradient_text(g);
   for (const BackwardStep::Saved& saved : s.saved)
     text += fmt::format("\n  saved     {} {} {}", saved.name, to_string(saved.shape), bytes_text(saved.bytes));
+  if (const Explanation* e = find_explanation(s.op)) text += fmt::format("\n  formula   {}", e->backward);
   for (const BackwardStep::Sent& sent : s.sent)
     text +=
         fmt::format("\n  went out  {} to {}{}", gradient_text(sent.grad), sent.to, sent.accumulated ? ", added to its grad" : "");

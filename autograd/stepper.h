@@ -51,7 +51,7 @@ class Stepper {
   bool run_until(const std::string& name);
   // The step that ran last. Throws GradError when there is none: before the first step and after the end.
   const BackwardStep& last() const;
-  // Prints last(), with the norm of each gradient.
+  // Prints last(), with the norm of each gradient and the formula of the derivative (autograd/explain.h).
   void print(std::ostream& out) const;
 
  private:

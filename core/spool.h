@@ -3,6 +3,7 @@
 #include <spool/autograd/autocast.h>
 #include <spool/autograd/autograd.h>
 #include <spool/autograd/creation.h>
+#include <spool/autograd/explain.h>
 #include <spool/autograd/function.h>
 #include <spool/autograd/ops.h>
 #include <spool/autograd/stepper.h>

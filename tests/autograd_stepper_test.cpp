@@ -67,7 +67,8 @@ TEST_CASE("A step shows what came in, what was saved, what went out and what was
   std::ostringstream out;
   stepper.print(out);
   CHECK(contains(out.str(),
-                 "#2 square\n  came in   [2] norm 1.414\n  saved     input [2] 8 B\n  went out  [2] norm 20 to #1\n  freed "));
+                 "#2 square\n  came in   [2] norm 1.414\n  saved     input [2] 8 B\n  formula   gx = g * 2 * x\n  went out  [2] "
+                 "norm 20 to #1\n  freed "));
   CHECK_FALSE(a.grad().defined());
   REQUIRE(stepper.step());
   CHECK(stepper.last().sent.at(0).accumulated);
