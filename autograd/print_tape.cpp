@@ -6,6 +6,7 @@
 
 #include "spool/autograd/autograd.h"
 #include "spool/autograd/node.h"
+#include "spool/autograd/ops.h"
 #include "spool/autograd/tape.h"
 #include "spool/core/errors.h"
 
@@ -65,6 +66,12 @@ std::string bytes_text(std::size_t bytes) {
 }
 
 std::size_t bytes_of(const Tensor& t) { return static_cast<std::size_t>(t.numel()) * size_of(t.dtype()); }
+
+std::string gradient_text(const Tensor& grad) {
+  if (!grad.defined()) return "none";
+  const NoGrad no_grad;
+  return fmt::format("{} norm {:.4g}", to_string(grad.shape()), norm(grad.to(DType::f64)).item<double>());
+}
 
 std::string tape_to_string(const Tensor& output) {
   if (!output.grad_fn())

@@ -28,11 +28,6 @@ bool matches(const Node& node, const std::string& name) {
                      [&](const Edge& e) { return e.leaf.defined() && e.leaf.name() == name; });
 }
 
-std::string gradient_text(const Tensor& grad) {
-  if (!grad.defined()) return "none";
-  return fmt::format("{} norm {:.4g}", to_string(grad.shape()), norm(grad.to(DType::f64)).item<double>());
-}
-
 }  // namespace
 
 struct Stepper::Run {
@@ -118,7 +113,6 @@ const BackwardStep& Stepper::last() const {
 
 void Stepper::print(std::ostream& out) const {
   const BackwardStep& s = last();
-  const NoGrad no_grad;
   std::string text = fmt::format("#{} {}", s.number, s.op);
   if (!s.layer.empty()) text += fmt::format("   ({})", s.layer);
   for (const Tensor& g : s.grads_out) text += "\n  came in   " + gradient_text(g);

@@ -27,8 +27,9 @@ class Tape {
   std::vector<Node*> nodes_;
 };
 
-std::size_t bytes_held(const Node& n);      // elements of what it saved
-std::string bytes_text(std::size_t bytes);  // "8.0 MiB"
-std::size_t bytes_of(const Tensor& t);      // of its elements
+std::size_t bytes_held(const Node& n);       // elements of what it saved
+std::string bytes_text(std::size_t bytes);   // "8.0 MiB"
+std::size_t bytes_of(const Tensor& t);       // of its elements
+std::string gradient_text(const Tensor& g);  // "[2, 3] norm 1.5", or "none"
 
 }  // namespace spool

@@ -7,6 +7,7 @@
 #include <spool/autograd/function.h>
 #include <spool/autograd/ops.h>
 #include <spool/autograd/stepper.h>
+#include <spool/autograd/tape_html.h>
 #include <spool/core/allocator.h>
 #include <spool/core/build_info.h>
 #include <spool/core/cuda.h>
