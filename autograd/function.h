@@ -10,7 +10,9 @@
 //   Tensor y = Cube::apply(x);
 //
 // forward() runs unrecorded. backward() returns the gradient of every tensor argument of forward(), in order; an undefined one means zero. Written
-// with operations of Spool it is itself differentiable. The name on the tape is the struct's `name`, if it has one.
+// with operations of Spool on saved inputs, outputs and the gradient it is itself differentiable (create_graph); what it computes by loops, and other
+// values that forward() computed and saved, are constants to a second derivative: gradcheck with `second_order` shows whether that is right. The name
+// on the tape is the struct's `name`, if it has one.
 #pragma once
 #include <deque>
 

@@ -21,8 +21,9 @@ double weighted(const std::vector<Tensor>& outputs, const std::vector<Tensor>& c
   return total;
 }
 
+// Outputs outside of the graph are refused, or, with `constants`, taken to have the derivative zero, which is then checked as well.
 void check_once(const TensorFunction& f, std::vector<Tensor>& inputs, const GradcheckOptions& options, Generator& generator,
-                const char* what) {
+                const char* what, bool constants) {
   std::vector<Tensor> wanted;
   for (Tensor& t : inputs)
     if (t.requires_grad()) wanted.push_back(t);
@@ -31,14 +32,16 @@ void check_once(const TensorFunction& f, std::vector<Tensor>& inputs, const Grad
   for (const Tensor& y : outputs) {
     cotangents.emplace_back();
     if (!is_floating(y.dtype())) continue;
+    cotangents.back() = randn(y.shape(), {.dtype = y.dtype()}, generator);
+    if (!y.requires_grad() && constants) continue;
     if (!y.requires_grad())
       throw GradError("gradcheck", "an output of the function does not depend on any input that requires a gradient",
                       {{"output", y}});
-    cotangents.back() = randn(y.shape(), {.dtype = y.dtype()}, generator);
     differentiable.push_back(y);
     weights.push_back(cotangents.back());
   }
-  const std::vector<Tensor> analytic = grad(differentiable, wanted, {.retain_graph = true, .allow_unused = true}, weights);
+  std::vector<Tensor> analytic(wanted.size());
+  if (!differentiable.empty()) analytic = grad(differentiable, wanted, {.retain_graph = true, .allow_unused = true}, weights);
   std::size_t which = 0;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     if (!inputs[i].requires_grad()) continue;
@@ -85,7 +88,7 @@ void gradcheck(const TensorFunction& f, std::vector<Tensor> inputs, GradcheckOpt
                        {{"input", t}});
   }
   if (!any) throw GradError("gradcheck", "no input requires a gradient: call set_requires_grad() on those to be checked");
-  check_once(f, inputs, options, generator, "the gradient");
+  check_once(f, inputs, options, generator, "the gradient", false);
   if (!options.second_order) return;
   // The gradient as a function of the inputs and of the cotangents.
   std::vector<Tensor> arguments = inputs;
@@ -108,10 +111,10 @@ void gradcheck(const TensorFunction& f, std::vector<Tensor> inputs, GradcheckOpt
       }
     std::vector<Tensor> results;
     for (Tensor& g : grad(out, wanted, {.create_graph = true, .allow_unused = true}, weights))
-      if (g.defined() && g.requires_grad()) results.push_back(g);
+      if (g.defined()) results.push_back(g);
     return results;
   };
-  check_once(gradients, arguments, options, generator, "the second derivative");
+  check_once(gradients, arguments, options, generator, "the second derivative", true);
 }
 
 }  // namespace spool

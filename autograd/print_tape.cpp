@@ -49,7 +49,7 @@ std::size_t Tape::bytes_held() const {
 }
 
 std::string Tape::summary() const {
-  return fmt::format("{} nodes, {} held for backward", nodes_.size(), bytes_text(bytes_held()));
+  return fmt::format("{} node{}, {} held for backward", nodes_.size(), nodes_.size() == 1 ? "" : "s", bytes_text(bytes_held()));
 }
 
 std::size_t bytes_held(const Node& n) {

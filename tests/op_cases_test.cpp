@@ -102,9 +102,30 @@ struct WrongSquare : Function<WrongSquare> {
   // Right up to a term that cancels when the cotangent is constant and x sums to zero.
   static std::vector<Tensor> backward(FunctionContext& ctx, const Tensor& g) { return {g * ctx.saved("x") * 2.01}; }
 };
+
+struct SquareByLoops : Function<SquareByLoops> {
+  static Tensor forward(FunctionContext& ctx, const Tensor& x) {
+    ctx.save("x", x);
+    return x * x;
+  }
+  // Right, but on no tape.
+  static std::vector<Tensor> backward(FunctionContext& ctx, const Tensor& g) {
+    const Tensor x = ctx.saved("x");
+    Tensor dx = empty(x.shape(), {.dtype = x.dtype()});
+    for (std::int64_t i = 0; i < x.numel(); ++i) dx.data<double>()[i] = 2 * g.data<double>()[i] * x.data<double>()[i];
+    return {dx};
+  }
+};
 }  // namespace
 
 TEST_CASE("A wrong derivative fails the gradient check") {
   Tensor x = random({5}).set_requires_grad();
   CHECK_THROWS_AS(gradcheck([](const Tensors& in) { return Tensors{WrongSquare::apply(in[0])}; }, {x}), GradError);
+}
+
+TEST_CASE("A gradient that is on no tape fails the check of the second derivative only") {
+  const auto square = [](const Tensors& in) { return Tensors{SquareByLoops::apply(in[0])}; };
+  Tensor x = random({5}).set_requires_grad();
+  CHECK_NOTHROW(gradcheck(square, {x}));
+  CHECK_THROWS_AS(gradcheck(square, {x}, {.second_order = true}), GradError);
 }
