@@ -75,6 +75,11 @@ Tensor logical_xor(const Tensor& a, const Tensor& b);
 Tensor logical_not(const Tensor& a);
 Tensor isnan(const Tensor& a);
 Tensor isfinite(const Tensor& a);
+// |a - b| <= atol + rtol |b|, element by element. Infinities are close to themselves, NaN to nothing. Throws ValueError for negative tolerances.
+Tensor isclose(const Tensor& a, const Tensor& b, double rtol = 1e-5, double atol = 1e-8);
+// Whether isclose() holds everywhere, the shapes being equal or broadcast; whether shapes and elements are equal. Both wait for the device.
+bool allclose(const Tensor& a, const Tensor& b, double rtol = 1e-5, double atol = 1e-8);
+bool equal(const Tensor& a, const Tensor& b);
 // a where `condition` (boolean), else b. The side not taken gets a gradient of exactly 0, whatever it holds.
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
 Tensor masked_fill(const Tensor& x, const Tensor& mask, Scalar value);

@@ -153,6 +153,23 @@ TEST_CASE("isnan and isfinite") {
   CHECK(isfinite(x).to_vector<int>() == std::vector<int>{1, 0, 0, 0});
 }
 
+TEST_CASE("isclose, allclose and equal") {
+  const Tensor a = tensor({1, 1, kNaN, kInf, kInf, 0}), b = tensor({1.000001, 1.1, kNaN, kInf, 1, 1e-9});
+  CHECK(isclose(a, b).to_vector<int>() == std::vector<int>{1, 0, 0, 1, 0, 1});
+  CHECK(isclose(a, b, 0.1).to_vector<int>() == std::vector<int>{1, 1, 0, 1, 0, 1});
+  CHECK(isclose(tensor({1}), tensor({kInf}), 0.1).to_vector<int>() == std::vector<int>{0});
+  CHECK(isclose(tensor({255}).to(DType::u8), tensor({0}).to(DType::u8), 0, 2).to_vector<int>() == std::vector<int>{0});
+  CHECK_FALSE(allclose(a, b));
+  CHECK(allclose(ones({2, 3}), full({3}, 1.000001)));
+  CHECK(allclose(zeros({0}), zeros({0})));
+  CHECK_THROWS_AS(isclose(a, b, -1), ValueError);
+  CHECK(equal(ones({2, 3}), ones({2, 3}).to(DType::i64)));
+  CHECK_FALSE(equal(ones({2, 3}), ones({3})));
+  CHECK_FALSE(equal(a, a));
+  CHECK(equal(zeros({0, 2}), zeros({0, 2})));
+  CHECK_FALSE(equal(zeros({0, 2}), zeros({2, 0})));
+}
+
 TEST_CASE("Operands on different devices are refused by name") {
   if (cuda_available())
     CHECK(contains(message_of<DeviceError>([] { add(zeros({1}), zeros({1}, {.device = Device::cuda()})); }), "add"));

@@ -156,7 +156,7 @@ TEST_CASE("Batch norm is the same on every run with several threads") {
   set_num_threads(3);
   const auto first = run(), second = run();
   set_num_threads(threads);
-  for (std::size_t i = 0; i < first.size(); ++i) CHECK(all(eq(first[i], second[i])).item<bool>());
+  for (std::size_t i = 0; i < first.size(); ++i) CHECK(equal(first[i], second[i]));
 }
 
 TEST_CASE("Layer norm is PyTorch's") {
@@ -229,12 +229,12 @@ TEST_CASE("What dropout drops depends on the seed and the place, not on threads 
     return dropout(x, 0.5, true, generator);
   };
   const Tensor x = ones({4, 8, 20, 30}), want = run(x);
-  CHECK(all(eq(run(x.contiguous(MemoryFormat::channels_last)), want)).item<bool>());
+  CHECK(equal(run(x.contiguous(MemoryFormat::channels_last)), want));
   const int threads = get_num_threads();
   set_num_threads(1);
-  CHECK(all(eq(run(x), want)).item<bool>());
+  CHECK(equal(run(x), want));
   set_num_threads(threads);
   Generator generator(5);
   dropout(x, 0.5, true, generator);
-  CHECK_FALSE(all(eq(dropout(x, 0.5, true, generator), want)).item<bool>());
+  CHECK_FALSE(equal(dropout(x, 0.5, true, generator), want));
 }

@@ -221,6 +221,22 @@ Tensor isfinite(const Tensor& a) {
   const Tensor x = a.detach();
   return eq(sub(x, x), 0);  // inf - inf and NaN - NaN are NaN
 }
+Tensor isclose(const Tensor& a, const Tensor& b, double rtol, double atol) {
+  if (!(rtol >= 0 && atol >= 0))
+    throw ValueError("isclose", fmt::format("the tolerances must not be negative: rtol {}, atol {}", rtol, atol));
+  check_devices("isclose", a, b);
+  broadcast_shapes("isclose", a, b);
+  const DType type = promote(a.dtype(), b.dtype());
+  // Differences of u8 and bf16 would wrap and round.
+  const DType exact = type == f64 || !is_floating(type) ? f64 : f32;
+  const Tensor x = to(a.detach(), exact), y = to(b.detach(), exact), difference = abs(sub(x, y));
+  return logical_or(eq(x, y), logical_and(isfinite(difference), le(difference, add(mul(abs(y), rtol), atol))));
+}
+bool allclose(const Tensor& a, const Tensor& b, double rtol, double atol) { return all(isclose(a, b, rtol, atol)).item<bool>(); }
+bool equal(const Tensor& a, const Tensor& b) {
+  check_devices("equal", a, b);
+  return a.shape() == b.shape() && all(eq(a, b)).item<bool>();
+}
 
 namespace {
 struct WhereNode final : Node {

@@ -121,6 +121,8 @@ void add_elementwise_cases(OpTable& table) {
   add_binary(table, "le", le, -2, 2, false);
   add_binary(table, "gt", gt, -2, 2, false);
   add_binary(table, "ge", ge, -2, 2, false);
+  add_binary(
+      table, "isclose", [](const Tensor& a, const Tensor& b) { return isclose(a, b, 0.5, 0.5); }, -2, 2, false);
   add_binary(table, "logical_and", logical_and, -2, 2, false);
   add_binary(table, "logical_or", logical_or, -2, 2, false);
   add_binary(table, "logical_xor", logical_xor, -2, 2, false);

@@ -79,8 +79,7 @@ int main() {
     show("pictures", x);
     const Tensor y = x.contiguous(MemoryFormat::channels_last);
     show("channels last", y);
-    std::cout << "equal: " << all(eq(x, y)).item<bool>()
-              << ", dense in that order: " << y.is_contiguous(MemoryFormat::channels_last) << "\n";
+    std::cout << "equal: " << equal(x, y) << ", dense in that order: " << y.is_contiguous(MemoryFormat::channels_last) << "\n";
     show("conv2d of the first", conv2d(x, randn({8, 3, 3, 3})));
     // [/channels_last]
   }

@@ -186,8 +186,7 @@ int main() {
     const auto ours = gradients(loss);
     loss.backward();
     for (const auto& [name, p] : net.named_parameters())
-      std::cout << name << " " << to_string(p.shape()) << ": equal to the bit " << all(eq(ours.at(name), p.grad())).item<bool>()
-                << "\n";
+      std::cout << name << " " << to_string(p.shape()) << ": equal to the bit " << equal(ours.at(name), p.grad()) << "\n";
     // [/network]
     // [freed]
     try {

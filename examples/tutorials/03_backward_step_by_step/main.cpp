@@ -70,7 +70,7 @@ int main() {
     const Tensor stepped = net.conv.weight.grad();
     for (Tensor p : net.parameters()) p.set_grad({});
     cross_entropy(net(x), labels).backward();
-    std::cout << "as backward() does it, to the bit: " << all(eq(stepped, net.conv.weight.grad())).item<bool>() << "\n";
+    std::cout << "as backward() does it, to the bit: " << equal(stepped, net.conv.weight.grad()) << "\n";
     // [/same]
   }
   {

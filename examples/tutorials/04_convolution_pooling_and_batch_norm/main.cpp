@@ -126,7 +126,7 @@ struct PlainNorm : Function<PlainNorm> {
 // [/norm]
 
 // [compare]
-bool equal(const Tensor& a, const Tensor& b) { return a.shape() == b.shape() && ((a - b).abs().max() < 1e-10).item<bool>(); }
+bool same(const Tensor& a, const Tensor& b) { return a.shape() == b.shape() && allclose(a, b, 0, 1e-10); }
 // [/compare]
 
 }  // namespace
@@ -147,18 +147,18 @@ int main() {
     Tensor x = randn({2, 3, 7, 6}, {.dtype = f64, .requires_grad = true});
     Tensor weight = randn({4, 3, 3, 3}, {.dtype = f64, .requires_grad = true});
     const Tensor y = PlainConv::apply(x, weight), reference = conv2d(x, weight, {}, {.stride = 2, .padding = 1});
-    std::cout << "convolution: " << to_string(y.shape()) << ", equal " << equal(y.detach(), reference.detach());
+    std::cout << "convolution: " << to_string(y.shape()) << ", equal " << same(y.detach(), reference.detach());
     const Tensor g = randn(y.shape(), {.dtype = f64});
     const auto ours = grad(std::vector{y}, std::vector{x, weight}, {}, std::vector{g});
     const auto theirs = grad(std::vector{reference}, std::vector{x, weight}, {}, std::vector{g});
-    std::cout << ", gradients equal " << equal(ours[0], theirs[0]) << " " << equal(ours[1], theirs[1]) << "\n";
+    std::cout << ", gradients equal " << same(ours[0], theirs[0]) << " " << same(ours[1], theirs[1]) << "\n";
     gradcheck([](const std::vector<Tensor>& in) { return std::vector{PlainConv::apply(in[0], in[1])}; }, {x, weight});
     std::cout << "and gradcheck agrees\n";
     // [/conv_check]
     // [transposed]
     NoGrad guard;
     const Tensor back = conv_transpose2d(g, weight, {}, {.stride = 2, .padding = 1, .output_padding = {0, 1}});
-    std::cout << "the gradient of x is conv_transpose2d of g: " << equal(back, ours[0]) << "\n";
+    std::cout << "the gradient of x is conv_transpose2d of g: " << same(back, ours[0]) << "\n";
     // [/transposed]
   }
   {
@@ -168,7 +168,7 @@ int main() {
     const Tensor g = ones(y.shape(), {.dtype = f64});
     const Tensor ours = grad(std::vector{y}, std::vector{x}, {}, std::vector{g})[0];
     const Tensor theirs = grad(std::vector{reference}, std::vector{x}, {}, std::vector{g})[0];
-    std::cout << "pooling: equal " << equal(y.detach(), reference.detach()) << ", gradient equal " << equal(ours, theirs) << "\n";
+    std::cout << "pooling: equal " << same(y.detach(), reference.detach()) << ", gradient equal " << same(ours, theirs) << "\n";
     std::cout << x.detach()[0][0] << "\n" << ours[0][0] << "\n";
     gradcheck([](const std::vector<Tensor>& in) { return std::vector{PlainPool::apply(in[0])}; }, {x});
     std::cout << "and gradcheck agrees\n";
@@ -183,7 +183,7 @@ int main() {
     const Tensor g = randn(y.shape(), {.dtype = f64});
     const Tensor ours = grad(std::vector{y}, std::vector{x}, {}, std::vector{g})[0];
     const Tensor theirs = grad(std::vector{reference}, std::vector{x}, {}, std::vector{g})[0];
-    std::cout << "batch norm: equal " << equal(y.detach(), reference.detach()) << ", gradient equal " << equal(ours, theirs)
+    std::cout << "batch norm: equal " << same(y.detach(), reference.detach()) << ", gradient equal " << same(ours, theirs)
               << "\n";
     gradcheck([](const std::vector<Tensor>& in) { return std::vector{PlainNorm::apply(in[0])}; }, {x}, {.second_order = true});
     std::cout << "and gradcheck agrees, for the second derivative too\n";
@@ -191,10 +191,10 @@ int main() {
     // [norm_facts]
     NoGrad guard;
     const Tensor zero = zeros({3}, {.dtype = f64});
-    std::cout << "the gradient of a channel sums to zero: " << equal(ours.sum({0, 2, 3}), zero) << "\n";
+    std::cout << "the gradient of a channel sums to zero: " << same(ours.sum({0, 2, 3}), zero) << "\n";
     const Tensor scaled = batch_norm(x * 10 + 5, {}, {}, no_mean, no_var, {.training = true, .eps = 0});
     const Tensor plain = batch_norm(x, {}, {}, no_mean, no_var, {.training = true, .eps = 0});
-    std::cout << "scale and shift of the input do not matter: " << equal(scaled, plain) << "\n";
+    std::cout << "scale and shift of the input do not matter: " << same(scaled, plain) << "\n";
     // [/norm_facts]
   }
   {

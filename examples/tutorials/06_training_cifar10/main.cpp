@@ -59,7 +59,7 @@ double accuracy(Net& model, DataLoader& loader) {
 bool same_weights(const Module& a, const Module& b) {
   const StateDict x = a.state_dict(), y = b.state_dict();
   for (std::size_t i = 0; i < x.size(); ++i)
-    if (!all(eq(x[i].tensor, y[i].tensor)).item<bool>()) return false;
+    if (!equal(x[i].tensor, y[i].tensor)) return false;
   return true;
 }
 // [/same]

@@ -121,7 +121,7 @@ int main() {
     const Tensor before = net.out.weight.clone();
     Trainer trainer(net, sgd, {.verbose = false});
     expect_error([&] { trainer.fit(loader); });
-    std::cout << "the weights are as they were: " << std::boolalpha << all(eq(before, net.out.weight)).item<bool>() << "\n";
+    std::cout << "the weights are as they were: " << std::boolalpha << equal(before, net.out.weight) << "\n";
     // [/nan]
     // [check_finite]
     cross_entropy(net(randn({16, 4})), zeros({16}, {.dtype = i64})).backward();
@@ -162,7 +162,7 @@ int main() {
     Normed net;
     const Tensor x = randn({4, 4});
     const Tensor alone = net(x)[0], again = net(x)[0];
-    std::cout << "the same input, the same output: " << all(eq(alone, again)).item<bool>() << "\n";
+    std::cout << "the same input, the same output: " << equal(alone, again) << "\n";
     net.eval();
     const auto differ = [](const Tensor& a, const Tensor& b) { return ((a - b).abs().max() > 1e-5).item<bool>(); };
     std::cout << "in eval mode they differ: " << differ(net(x)[0], net(x)[0]);
