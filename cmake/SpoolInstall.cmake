@@ -10,4 +10,6 @@ install(FILES ${PROJECT_BINARY_DIR}/SpoolConfig.cmake ${PROJECT_BINARY_DIR}/Spoo
   DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/Spool)
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE ${PROJECT_SOURCE_DIR}/CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 include(SpoolPkgConfig)
-include(SpoolPackage)
+if(PROJECT_IS_TOP_LEVEL)  # else the package would be of the project that Spool is a part of
+  include(SpoolPackage)
+endif()
