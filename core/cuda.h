@@ -14,7 +14,7 @@ int cuda_device_count();
 std::string device_name(Device device);
 
 // Waits until the device has done all that it was given. Errors that were found on the device since (a label out of range, a kernel that failed) are thrown here,
-// and by whatever else waits: item(), printing, to(Device::cpu()).
+// and by whatever else waits: item(), printing, to(Device::cpu()). From the error until then no optimizer changes anything on the device.
 void synchronize(Device device);
 
 // The caching allocator of a device; of the CPU these are the functions of allocator.h.
@@ -30,6 +30,7 @@ struct CudaWork {
   std::uint64_t bytes_to_device = 0;   // copied from host memory
   std::uint64_t bytes_to_host = 0;     // and back
   std::uint64_t synchronisations = 0;  // how often the host waited
+  std::uint64_t reports = 0;           // errors found on a device, and thrown by what waited
 };
 CudaWork cuda_work();
 

@@ -53,7 +53,7 @@ Optimizer::Optimizer(const char* name, std::vector<ParamGroup> groups, double lr
       check_parameter(name, p);
       if (!seen.insert(p.impl().get()).second)
         throw ValueError(name, fmt::format("{} is listed twice: it would be updated twice a step", shown(p)), {{"parameter", p}});
-      slots.push_back({.param = p, .grad = {}, .state = {}, .step = 0});
+      slots.push_back({.param = p, .grad = {}, .state = {}});
     }
     groups_.push_back(std::move(group));
     slots_.push_back(std::move(slots));
@@ -68,18 +68,14 @@ void Optimizer::set_lr(double lr) {
   for (Group& g : groups_) g.lr = lr;
 }
 
-std::int64_t Optimizer::steps() const {
-  std::int64_t most = 0;
-  for (const auto& slots : slots_)
-    for (const Slot& s : slots)
-      if (s.param.grad().defined()) most = std::max(most, s.step);
-  return most;
-}
-
 void Optimizer::set_steps_back(std::int64_t n) {
+  steps_ -= n;
   for (auto& slots : slots_)
-    for (Slot& s : slots)
-      if (s.param.grad().defined()) s.step -= n;
+    for (Slot& s : slots) {
+      if (!s.stepped) continue;
+      s.step -= n;
+      if (s.step == 0) s.state = {};  // as before the first step
+    }
 }
 
 void Optimizer::zero_grad() {
@@ -160,17 +156,20 @@ void Optimizer::step(StepOptions options) {
     Tensor norm = empty({}, {.dtype = f64, .device = grads[0].device()});
     kernels::grad_norm(grads, 2, transform.scale, norm);
     // A device looks at the norm itself, so that the host need not wait for it where it was not asked to.
-    const bool check_now = options.check_finite || (clip_.error_if_nonfinite && !norm.is_cuda());
-    transform.refuse_nonfinite = clip_.error_if_nonfinite && !check_now;
+    const bool check_now =
+        norm.is_cuda() ? options.check_finite && options.wait : options.check_finite || clip_.error_if_nonfinite;
+    transform.refuse_nonfinite = !check_now && (options.check_finite || clip_.error_if_nonfinite);
     if (check_now) detail::check_finite_norm(name_, norm, params.data(), params.size());
     last_norm_ = std::move(norm);
   }
   prepare();
+  ++steps_;
   for (std::size_t g = 0; g < groups_.size(); ++g) {
     bool any = false;
     for (Slot& s : slots_[g]) {
       s.grad = detail::matching_gradient(s.param);
-      if (!s.grad.defined()) continue;
+      s.stepped = s.grad.defined();
+      if (!s.stepped) continue;
       ++s.step;
       any = true;
     }

@@ -33,16 +33,19 @@ struct StepOptions {
   // How many backward() calls, each of a mean loss, the gradients are the sum of: they are divided by it. For gradient accumulation: call backward() n
   // times, then step({.average_over = n}); an incomplete last window passes the smaller n. Throws ValueError below 1.
   std::int64_t average_over = 1;
-  // Throw GradError, before anything is changed, when the norm of the gradients is infinite or NaN. Unlike ClipOptions::error_if_nonfinite, which a
-  // device looks at while the host goes on, this waits for the norm.
+  // Throw GradError, before anything is changed, when the norm of the gradients is infinite or NaN.
   bool check_finite = false;
+  // ... by this call, which then waits for a device. Else the device looks at the norm while the host goes on: nothing is changed by this step and those after it, and
+  // what waits for the device next throws.
+  bool wait = true;
 };
 
 // The gradient clipping every optimizer offers, done while the parameters are updated (grad() itself is left as it is).
 struct ClipOptions {
   std::optional<double> clip_norm = {};   // gradients are scaled down to this norm, taken over all parameters together
   std::optional<double> clip_value = {};  // then each element is clamped to [-clip_value, clip_value]
-  bool error_if_nonfinite = false;        // throw GradError, before anything is changed, when that norm is infinite or NaN
+  // Throw GradError, before anything is changed, when that norm is infinite or NaN; on a device as StepOptions says without `wait`.
+  bool error_if_nonfinite = false;
 };
 
 class Optimizer {
@@ -80,10 +83,11 @@ class Optimizer {
   // clip_norm, error_if_nonfinite or check_finite asked for it.
   const Tensor& last_grad_norm() const { return last_norm_; }
 
-  // How many steps the parameters with gradients have had, the most of any; and counts of them taken back (or, negative, added), for a step that ran in another way than by
-  // step(): CapturedStep does this.
-  std::int64_t steps() const;
+  // How many steps this object has taken; and some of them taken back (or, negative, added), for steps that ran in another way than by step(), or that a device refused:
+  // CapturedStep and Trainer do this. So does CapturedStep set the norm.
+  std::int64_t steps() const { return steps_; }
   void set_steps_back(std::int64_t n);
+  void set_last_grad_norm(Tensor norm) { last_norm_ = std::move(norm); }
 
   // Everything that must be saved to go on as if never stopped: "<parameter>.step", "<parameter>.exp_avg" ... by the parameters' names
   // (numbers where they have none), and each group's rates as "group0.lr" ... The tensors share their elements with the optimizer.
@@ -97,6 +101,7 @@ class Optimizer {
     Tensor grad;                  // during step() only; undefined where there is none
     std::array<Tensor, 3> state;  // made at the parameter's first step
     std::int64_t step = 0;
+    bool stepped = false;  // by the last step()
   };
   Optimizer(const char* name, std::vector<ParamGroup> groups, double lr, double weight_decay, double momentum,
             const ClipOptions& clip);
@@ -117,6 +122,7 @@ class Optimizer {
   std::vector<Group> groups_;
   std::vector<std::vector<Slot>> slots_;  // of each group
   ClipOptions clip_;
+  std::int64_t steps_ = 0;
   Tensor last_norm_;
 };
 

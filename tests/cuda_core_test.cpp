@@ -140,7 +140,7 @@ TEST_CASE("Gradients that are not finite change nothing, and are reported when t
                    adam.step();
                    synchronize(gpu);
                  }),
-                 "the step changed nothing"));
+                 "neither that step nor a later one changed anything"));
   CHECK(p.to_vector<float>() == std::vector<float>{1, 1, 1});
   adam.zero_grad();
   sum(p * 2.0).backward();

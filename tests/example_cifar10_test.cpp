@@ -38,8 +38,8 @@ TEST_CASE("The example trains, logs, reports, and goes on after a signal with th
   CHECK(whole.err == "");
   REQUIRE(whole.code == 0);
   CHECK(mentions(whole.out, {"data   the built-in synthetic pictures", "200 training and 40 test pictures", "1070986 parameters",
-                             "conv2 ", " MFLOPs forward", "epoch 4/4  train loss ", "  test loss ", "\ntest accuracy: ",
-                             "  accuracy  samples", "triangle", "weights saved to", "report written to"}));
+                             "conv2 ", " MFLOPs forward", "epoch 4/4  train loss ", "  test loss ",
+                             "\ntest accuracy: ", "  accuracy  samples", "triangle", "weights saved to", "report written to"}));
   CHECK(mentions(read_file(in("report.html")), {"ConvNet on CIFAR-10", "synthetic pictures", "Most wrong pictures"}));
   CHECK(read_file(in("log.csv")).starts_with("epoch,step,"));
   CHECK(std::filesystem::exists(in("log.jsonl")));
@@ -92,6 +92,13 @@ TEST_CASE("The example says what is in pictures, with a bar for every class") {
   CHECK(classes == 10);
   CHECK(total == Approx(1).margin(1e-3));
   CHECK(cifar10(folder, {"predict", in("a picture.jpg")}).code == 2);  // without weights
+}
+
+TEST_CASE("On the CPU the example says that steps are not captured, and trains") {
+  const TempFolder folder;
+  const Result result = cifar10(folder, training({"--device", "cpu", "--capture"}));
+  CHECK(result.code == 0);
+  CHECK(mentions(result.out, {"warning: steps are not captured: ", "epoch 4/4", "test accuracy: "}));
 }
 
 TEST_CASE("The example refuses files that it could not write before it trains") {

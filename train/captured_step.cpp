@@ -17,7 +17,8 @@ constexpr int kWarmUp = 2;  // steps in which libraries choose their algorithms,
 struct CapturedStep::Shaped {
   Tensor inputs, targets;  // what the graph reads
   int seen = 0;
-  Tensor result;
+  Result result{{}};
+  Tensor grad_norm;
   std::unique_ptr<kernels::StepGraph> graph;
   std::int64_t first_step = 0;  // of the optimizer and of the generator, when it was captured
   std::uint64_t first_draw = 0;
@@ -31,7 +32,7 @@ CapturedStep::~CapturedStep() = default;
 
 std::size_t CapturedStep::nodes() const { return captured_ && last_ ? last_->graph->nodes() : 0; }
 
-Tensor CapturedStep::operator()(const Tensor& inputs, const Tensor& targets) {
+CapturedStep::Result CapturedStep::run(const Tensor& inputs, const Tensor& targets) {
   captured_ = false;
   if (!inputs.is_cuda()) reason_ = "the inputs are on the CPU, which runs operations as they come";
   if (!reason_.empty()) return step_(inputs, targets);
@@ -52,18 +53,20 @@ Tensor CapturedStep::operator()(const Tensor& inputs, const Tensor& targets) {
   return capture(*found, inputs, targets);
 }
 
-Tensor CapturedStep::capture(Shaped& s, const Tensor& inputs, const Tensor& targets) {
+CapturedStep::Result CapturedStep::capture(Shaped& s, const Tensor& inputs, const Tensor& targets) {
   const std::int64_t steps = optimizer_.steps();
   s.first_draw = generator_.position();
   try {
     auto graph = std::make_unique<kernels::StepGraph>(inputs.device().index);
-    s.result = step_(s.inputs, s.targets).detach();
+    const Result result = step_(s.inputs, s.targets);
+    s.result = {result.loss.detach(), result.output.defined() ? result.output.detach() : Tensor()};
+    s.grad_norm = optimizer_.last_grad_norm();
     s.draws = generator_.position() - s.first_draw;
     graph->finish(s.draws);
     s.graph = std::move(graph);
   } catch (const CudaError& e) {
     // Nothing has run on the device; what the host has counted is put back, and the step runs as written.
-    s.result = {};
+    s.result = {{}};
     reason_ = e.what();
     generator_.set_position(s.first_draw);
     optimizer_.set_steps_back(optimizer_.steps() - steps);
@@ -81,7 +84,7 @@ Tensor CapturedStep::capture(Shaped& s, const Tensor& inputs, const Tensor& targ
   return replay(s, inputs, targets);
 }
 
-Tensor CapturedStep::replay(Shaped& s, const Tensor& inputs, const Tensor& targets) {
+CapturedStep::Result CapturedStep::replay(Shaped& s, const Tensor& inputs, const Tensor& targets) {
   NoGrad guard;
   s.inputs.copy_(inputs);
   s.targets.copy_(targets);
@@ -90,8 +93,12 @@ Tensor CapturedStep::replay(Shaped& s, const Tensor& inputs, const Tensor& targe
   live.steps = optimizer_.steps() - s.first_step;
   live.draws = generator_.position() - s.first_draw;
   generator_.set_position(generator_.position() + s.draws);
-  for (std::size_t i = 0; i < s.groups.size(); ++i) live.rates[i] = optimizer_.groups()[s.groups[i]].lr;
+  for (std::size_t i = 0; i < s.groups.size(); ++i) {
+    const Optimizer::Group& g = optimizer_.groups()[s.groups[i]];
+    live.groups[i] = {g.lr, g.momentum, g.weight_decay};
+  }
   s.graph->replay(live);
+  optimizer_.set_last_grad_norm(s.grad_norm);
   captured_ = true;
   return s.result;
 }
@@ -103,7 +110,7 @@ CapturedStep::CapturedStep(Step step, Optimizer& optimizer, Generator& generator
     : step_(std::move(step)), optimizer_(optimizer), generator_(generator), reason_("this build of Spool has no CUDA backend") {}
 CapturedStep::~CapturedStep() = default;
 std::size_t CapturedStep::nodes() const { return 0; }
-Tensor CapturedStep::operator()(const Tensor& inputs, const Tensor& targets) { return step_(inputs, targets); }
+CapturedStep::Result CapturedStep::run(const Tensor& inputs, const Tensor& targets) { return step_(inputs, targets); }
 
 #endif
 

@@ -9,8 +9,8 @@
 //   }, adam);
 //   for (auto [images, labels] : loader) total.add(step(images, labels), labels.numel());
 //
-// The first steps run as they are written; then, for each shape of the inputs, one is captured. Learning rates that schedules set, step numbers, and the random numbers of
-// dropout go on as without capture. What the host does besides (printing, counting in C++) happens only when a step is captured. Where a step cannot be captured (on the CPU, or
+// The first steps run as they are written; then, for each shape of the inputs, one is captured. Learning rates and momenta that schedules set, step numbers, and the random
+// numbers of dropout go on as without capture. What the host does besides (printing, counting in C++) happens only when a step is captured. Where a step cannot be captured (on the CPU, or
 // because it reads a number back) it runs as written, and reason() says why.
 // While a step is captured no other thread may use the device.
 #pragma once
@@ -28,15 +28,22 @@ namespace spool {
 
 class CapturedStep {
  public:
-  using Step = std::function<Tensor(const Tensor& inputs, const Tensor& targets)>;
+  // What a step gives: its loss, or {loss, output} where what the model gave is wanted too, for metrics.
+  struct Result {
+    Result(Tensor of_loss, Tensor of_model = {}) : loss(std::move(of_loss)), output(std::move(of_model)) {}
+    Tensor loss, output;
+  };
+  using Step = std::function<Result(const Tensor& inputs, const Tensor& targets)>;
   // `step` zeroes the gradients, runs the model, backward() and one step() of `optimizer`, and draws random numbers from `generator` alone. Both must outlive this object.
   CapturedStep(Step step, Optimizer& optimizer, Generator& generator = default_generator());
   ~CapturedStep();
   CapturedStep(const CapturedStep&) = delete;
   CapturedStep& operator=(const CapturedStep&) = delete;
 
-  // One step; returns what `step` returned. Of a captured step it is one tensor that the next call with inputs of this shape overwrites, as it does the gradients.
-  Tensor operator()(const Tensor& inputs, const Tensor& targets);
+  // One step; returns its loss. Of a captured step it is one tensor that the next call with inputs of this shape overwrites, as it does the gradients.
+  Tensor operator()(const Tensor& inputs, const Tensor& targets) { return run(inputs, targets).loss; }
+  // ... and all that `step` returned, overwritten likewise.
+  Result run(const Tensor& inputs, const Tensor& targets);
 
   // Whether the last call launched a graph, and how many nodes it had.
   bool captured() const { return captured_; }
@@ -46,8 +53,8 @@ class CapturedStep {
 
  private:
   struct Shaped;  // what there is for one shape of the inputs
-  Tensor capture(Shaped& s, const Tensor& inputs, const Tensor& targets);
-  Tensor replay(Shaped& s, const Tensor& inputs, const Tensor& targets);
+  Result capture(Shaped& s, const Tensor& inputs, const Tensor& targets);
+  Result replay(Shaped& s, const Tensor& inputs, const Tensor& targets);
 
   Step step_;
   Optimizer& optimizer_;

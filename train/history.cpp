@@ -37,7 +37,16 @@ NamedValues values_from_json(const Json& list) {
   return values;
 }
 
+double read(const std::shared_ptr<StepRecord::Numbers>& numbers, double StepRecord::Numbers::*which) {
+  if (!numbers) return std::numeric_limits<double>::quiet_NaN();
+  if (numbers->fetch) numbers->fetch();
+  return (*numbers).*which;
+}
+
 }  // namespace
+
+double StepRecord::loss() const { return read(numbers, &Numbers::loss); }
+double StepRecord::grad_norm() const { return read(numbers, &Numbers::grad_norm); }
 
 std::optional<double> EpochRecord::find(std::string_view name) const {
   for (const auto& [known, value] : values())

@@ -1,7 +1,9 @@
 // What happened in a run: numbers by epoch and by step.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -15,10 +17,19 @@ namespace spool {
 struct StepRecord {
   std::int64_t epoch = 0;  // from 1
   std::int64_t step = 0;   // from 1, over all epochs
-  double loss = 0;         // the mean over the step's samples
-  double grad_norm = 0;    // of all gradients together, before clipping
   double lr = 0;
   std::int64_t samples = 0;
+
+  // The mean over the step's samples, and the norm of all gradients together before clipping. A GPU has them later than the host has given it the step: asking waits, for the
+  // numbers of all steps so far, and throws what the device has to report.
+  double loss() const;
+  double grad_norm() const;
+
+  struct Numbers {
+    double loss = std::numeric_limits<double>::quiet_NaN(), grad_norm = loss;
+    std::function<void()> fetch = {};  // while they are not known
+  };
+  std::shared_ptr<Numbers> numbers = {};
 };
 
 struct EpochRecord {

@@ -121,8 +121,8 @@ void JsonLog::on_step_end(Trainer&, const StepRecord& s) {
   write(Json{{"event", "step"},
              {"step", s.step},
              {"epoch", s.epoch},
-             {"loss", number(s.loss)},
-             {"grad_norm", number(s.grad_norm)},
+             {"loss", number(s.loss())},
+             {"grad_norm", number(s.grad_norm())},
              {"lr", number(s.lr)},
              {"samples", s.samples}}
             .dump());
@@ -166,9 +166,9 @@ void TensorBoardLog::on_fit_begin(Trainer& trainer) {
 
 void TensorBoardLog::on_step_end(Trainer&, const StepRecord& s) {
   if (options_.every_steps == 0 || s.step % options_.every_steps != 0) return;
-  train_->add_scalar("step/loss", s.loss, s.step);
+  train_->add_scalar("step/loss", s.loss(), s.step);
   train_->add_scalar("step/lr", s.lr, s.step);
-  train_->add_scalar("step/grad_norm", s.grad_norm, s.step);
+  train_->add_scalar("step/grad_norm", s.grad_norm(), s.step);
 }
 
 void TensorBoardLog::on_epoch_end(Trainer&, const EpochRecord& e) {

@@ -5,9 +5,13 @@
 #include <optional>
 
 #include "spool/autograd/autograd.h"
+#include "spool/autograd/creation.h"
 #include "spool/autograd/observer.h"
 #include "spool/autograd/ops.h"
 #include "spool/train/keep_gradients.h"
+#if SPOOL_WITH_CUDA
+#include "spool/kernels/step_guard.h"
+#endif
 
 namespace spool {
 namespace {
@@ -74,6 +78,12 @@ std::optional<std::string> bad_data(const Module& model, const Batch& batch) {
 
 }  // namespace
 
+void detail::report_nonfinite([[maybe_unused]] const Tensor& loss) {
+#if SPOOL_WITH_CUDA
+  kernels::report_nonfinite(loss);
+#endif
+}
+
 bool all_finite(const Tensor& t) {
   if (!t.defined() || !is_floating(t.dtype()) || t.numel() == 0) return true;
   NoGrad guard;
@@ -81,23 +91,36 @@ bool all_finite(const Tensor& t) {
 }
 
 ForwardState::ForwardState(const Module& model) {
+  NoGrad guard;
+  const Device device = device_of(model);
+  if (device.is_cuda()) saves_ = zeros({1}, {.dtype = i64, .device = device});
   for (const NamedTensor& b : model.named_buffers()) {
-    buffers_.push_back(b.tensor);
-    copies_.push_back(empty_like(b.tensor));
+    const bool by_device = device.is_cuda() && b.tensor.device() == device && is_dense(b.tensor);
+    (by_device ? on_device_ : buffers_).push_back(b.tensor);
+    (by_device ? device_copies_ : copies_).push_back(empty_like(b.tensor));
+    (by_device ? device_copies_ : copies_).back().copy_(b.tensor);
   }
-  save();
+  seed_ = default_generator().seed();
+  position_ = default_generator().position();
 }
 
 void ForwardState::save() {
   NoGrad guard;
   for (std::size_t i = 0; i < buffers_.size(); ++i) copies_[i].copy_(buffers_[i]);
+#if SPOOL_WITH_CUDA
+  if (saves_.defined()) kernels::save_unless_reported(on_device_, device_copies_, saves_);
+#endif
+  ++host_saves_;
   seed_ = default_generator().seed();
   position_ = default_generator().position();
 }
 
+std::int64_t ForwardState::saves() const { return saves_.defined() ? saves_.item<std::int64_t>() : host_saves_; }
+
 void ForwardState::restore() const {
   NoGrad guard;
   for (std::size_t i = 0; i < buffers_.size(); ++i) Tensor(buffers_[i]).copy_(copies_[i]);
+  for (std::size_t i = 0; i < on_device_.size(); ++i) Tensor(on_device_[i]).copy_(device_copies_[i]);
   default_generator().manual_seed(seed_);
   default_generator().set_position(position_);
 }

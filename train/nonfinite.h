@@ -22,11 +22,17 @@ struct NonFiniteError : Error {
 class ForwardState {
  public:
   explicit ForwardState(const Module& model);
+  // On a device that has an error to report, the buffers that were saved before the error stay; the host does not wait.
   void save();
+  // How many calls of save() found no error. Waits.
+  std::int64_t saves() const;
   void restore() const;
 
  private:
   std::vector<Tensor> buffers_, copies_;
+  std::vector<Tensor> on_device_, device_copies_;  // those that the device copies by itself
+  Tensor saves_;                                   // where there are such
+  std::int64_t host_saves_ = 0;
   std::uint64_t seed_ = 0, position_ = 0;
 };
 
@@ -38,6 +44,11 @@ struct NonFiniteOrigin {
 // Runs forward and backward again, on batches in turn, and watches every operation until the first value that is not finite. The parameters' gradients are left
 // as they were; call it with the state of buffers and generator from before the batches.
 NonFiniteOrigin find_nonfinite(Module& model, const LossFunction& loss, std::span<const Batch> batches);
+
+namespace detail {
+// Has a device report a loss that is not finite, when the host next waits.
+void report_nonfinite(const Tensor& loss);
+}  // namespace detail
 
 // Whether every element of a tensor is finite; true for types that have no infinities.
 bool all_finite(const Tensor& t);

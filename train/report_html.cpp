@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <set>
 
 #include "spool/train/png.h"
@@ -86,12 +87,12 @@ std::string epoch_charts(const ReportContents& c) {
 
 std::string step_charts(const ReportContents& c) {
   constexpr std::size_t most = 400;
-  const auto curve = [&](double StepRecord::*member) {
+  const auto curve = [&](auto member) {
     Points points;
-    for (const StepRecord& s : c.steps) points.emplace_back(static_cast<double>(s.step), s.*member);
+    for (const StepRecord& s : c.steps) points.emplace_back(static_cast<double>(s.step), std::invoke(member, s));
     return detail::thinned(points, most);
   };
-  const auto with_average = [&](const char* title, double StepRecord::*member) {
+  const auto with_average = [&](const char* title, double (StepRecord::*member)() const) {
     const Points raw = curve(member);
     detail::LineChart chart{title, "step", {}};
     chart.series.push_back({"each", "var(--s1)", raw, true});

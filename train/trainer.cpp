@@ -46,6 +46,9 @@ Trainer::Trainer(Module& model, Optimizer& optimizer, TrainerOptions options)
   TrainerOptions& o = options_;
   need(o.epochs >= 0, "epochs", o.epochs, "at least 0");
   need(o.accumulate >= 1, "accumulate", o.accumulate, "at least 1");
+  if (o.capture && o.accumulate != 1)
+    throw ValueError(
+        "Trainer", fmt::format("capture records steps of one batch, and accumulate is {}: leave one of them out", o.accumulate));
   need(o.checkpoint_steps >= 0, "checkpoint_steps", o.checkpoint_steps, "at least 0");
   if (o.early_stopping) {
     need(o.early_stopping->patience >= 1, "early_stopping.patience", o.early_stopping->patience, "at least 1");
@@ -114,7 +117,7 @@ Trainer::Run::Run(Trainer& trainer, DataLoader& loader, DataLoader* validating)
       training(loader),
       validation(validating),
       device(device_of(trainer.model_)),
-      before_step(trainer.model_),
+      steps(trainer.model_, trainer.optimizer_, trainer.options_.schedule, [this](const StepRecord& s) { count(s); }),
       monitor(!trainer.options_.monitor.empty() ? trainer.options_.monitor
               : validating                      ? "val_loss"
                                                 : "loss"),
@@ -123,6 +126,8 @@ Trainer::Run::Run(Trainer& trainer, DataLoader& loader, DataLoader* validating)
       metrics(*trainer.options_.metrics) {
   for (AnyMetric& m : metrics) m->reset();
   t.report_.best = std::numeric_limits<double>::quiet_NaN();
+  if (o.capture)
+    captured.emplace([this](const Tensor& inputs, const Tensor& targets) { return whole_step(inputs, targets); }, optimizer);
 }
 
 void Trainer::Run::check_before() {
@@ -247,7 +252,11 @@ void Trainer::Run::warn(const std::string& text) {
 }
 
 void Trainer::Run::update_progress() {
-  if (!bar || !bar->due()) return;
+  constexpr double longest = 1;  // seconds until the host learns that a step went wrong
+  const bool draw = bar && bar->due();
+  if (!draw && steps.seconds() < longest) return;
+  steps.settle();
+  if (!draw) return;
   std::optional<double> accuracy;
   for (const AnyMetric& m : metrics)
     if (m->name() == "accuracy") accuracy = m->value();

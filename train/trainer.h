@@ -42,6 +42,8 @@ struct TrainerOptions {
   std::int64_t accumulate =
       1;  // batches whose gradients are averaged for one step; at least 1. An epoch's last window may have fewer
   bool mixed_precision = false;  // compute in bf16 what Autocast does; parameters, gradients and losses stay f32
+  // On a GPU, record the step as a CUDA graph and launch that; see CapturedStep. Where it cannot be, a warning says why and steps run as without. Needs accumulate = 1.
+  bool capture = false;
   Schedule* schedule = nullptr;
   Per schedule_per = Per::epoch;         // when to step it
   ReduceLROnPlateau* plateau = nullptr;  // given `monitor` after each epoch
@@ -90,8 +92,10 @@ class Trainer {
   //
   // The first SIGINT or SIGTERM ends it after the current step, the second one the process.
   //
-  // Throws NonFiniteError, with weights, optimizer, running statistics and default generator as they were before the step; what the model,
-  // the loss and the loaders throw, with the same promise.
+  // On a GPU the host does not wait for each step, but looks at what became of them when it shows progress, once a second, and when a callback asks for a loss.
+  //
+  // Throws NonFiniteError, with weights, optimizer, running statistics and default generator as they were before the step, also where the host was some steps further; what the
+  // model, the loss and the loaders throw, with the same promise.
   TrainReport fit(DataLoader& training);
   TrainReport fit(DataLoader& training, DataLoader& validation);
 

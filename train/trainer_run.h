@@ -5,8 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "spool/train/captured_step.h"
 #include "spool/train/checkpoint.h"
 #include "spool/train/interrupt.h"
+#include "spool/train/pending_steps.h"
 #include "spool/train/progress.h"
 #include "spool/train/trainer.h"
 
@@ -30,9 +32,15 @@ struct Trainer::Run {
  private:
   bool train_epoch();  // false when it ended early
   void train_window(DataLoader::Iterator& at);
-  // Their forward and backward; returns the mean loss.
-  double forward_backward(const Batch& batch, std::vector<std::pair<Tensor, Tensor>>& outputs);
-  [[noreturn]] void throw_nonfinite(const std::string& what, const std::vector<Batch>& window);
+  CapturedStep::Result forward_backward(const Tensor& inputs, const Tensor& targets);
+  void update();
+  CapturedStep::Result whole_step(const Tensor& inputs, const Tensor& targets);
+  void run_captured();
+  void count(const StepRecord& step);  // into the epoch's means
+  // What is left undone by an error, taken back; throws it, or a better one.
+  [[noreturn]] void give_up(std::exception_ptr error);
+  bool at_once() const { return careful || !device.is_cuda(); }
+  [[noreturn]] void throw_nonfinite(const std::string& what);
   std::optional<std::string> nonfinite_gradient() const;
   void end_epoch(EpochRecord record);
   bool improved(const EpochRecord& record);
@@ -57,7 +65,11 @@ struct Trainer::Run {
   DataLoader* validation;
   const Device device;
   const Interrupt interrupt;
-  ForwardState before_step;
+  PendingSteps steps;
+  std::optional<CapturedStep> captured;
+  std::vector<Batch> window;  // batches of the current step
+  std::vector<CapturedStep::Result> results;
+  bool careful = false;  // wait for the loss and the gradients of each step, on a device too
   std::optional<ProgressBar> bar;
   const std::string monitor, unit;
   std::optional<std::chrono::steady_clock::time_point> training_since;  // while the steps of an epoch run

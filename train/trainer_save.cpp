@@ -50,6 +50,7 @@ Checkpoint Trainer::Run::position() const {
 }
 
 void Trainer::Run::save(const std::string& path) {
+  steps.settle();
   save_checkpoint(path, parts(), position());
   tell(&Callback::on_checkpoint, path);
 }

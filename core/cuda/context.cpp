@@ -178,13 +178,12 @@ void finish(Context& c) {
 namespace {
 [[noreturn]] void throw_report(const Report& r) {
   const char* late = "the device found it after the operation had returned, SPOOL_CUDA_SYNC=1 makes it say so at once";
-  if (r.code == Report::kNonfinite)
-    throw GradError(
-        "step",
-        fmt::format(
-            "the norm of the gradients was {}, and the step changed nothing ({}). Lower the learning rate, clip earlier, or look "
-            "for a division or logarithm of zero in the loss",
-            r.number, late));
+  if (r.code == Report::kNonfiniteNorm || r.code == Report::kNonfiniteLoss)
+    throw GradError("step",
+                    fmt::format("{} was {}, and neither that step nor a later one changed anything ({}). Lower the learning "
+                                "rate, clip earlier, or look "
+                                "for a division or logarithm of zero in the loss",
+                                r.code == Report::kNonfiniteLoss ? "the loss" : "the norm of the gradients", r.number, late));
   throw IndexError(
       "cross_entropy",
       fmt::format(
@@ -210,6 +209,7 @@ void synchronize(Context& c) {
   if (landing->code == 0) return;
   const Report r = *landing;
   SPOOL_CUDA(cudaMemsetAsync(c.report, 0, sizeof(Report), c.stream));
+  c.reports.fetch_add(1, std::memory_order_relaxed);
   throw_report(r);
 }
 
@@ -224,6 +224,7 @@ CudaWork work() {
     total.bytes_to_device += c.bytes_to_device;
     total.bytes_to_host += c.bytes_to_host;
     total.synchronisations += c.synchronisations;
+    total.reports += c.reports;
   }
   return total;
 }

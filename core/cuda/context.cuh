@@ -23,11 +23,12 @@ void check(cudnnStatus_t status, const char* call);
 
 // An error that a kernel found in its data. It waits on the device until the host next waits for the device.
 struct Report {
-  static constexpr unsigned kBadLabel = 1, kNonfinite = 2;
-  unsigned code;  // 0: none; kBadLabel: a label that is no class; kNonfinite: the norm of a step's gradients
+  static constexpr unsigned kBadLabel = 1, kNonfiniteNorm = 2, kNonfiniteLoss = 3;
+  unsigned
+      code;  // 0: none; kBadLabel: a label that is no class; kNonfiniteNorm: the norm of a step's gradients. While it is set no optimizer changes anything
   unsigned unused;
   long long value, position, limit, ignored;  // of the label
-  double number;                              // the norm
+  double number;                              // the norm or loss
 };
 
 struct Context {
@@ -44,7 +45,7 @@ struct Context {
   cublasLtHandle_t blas();
   cudnnHandle_t dnn();
 
-  std::atomic<std::uint64_t> launches{0}, bytes{0}, bytes_to_device{0}, bytes_to_host{0}, synchronisations{0};
+  std::atomic<std::uint64_t> launches{0}, bytes{0}, bytes_to_device{0}, bytes_to_host{0}, synchronisations{0}, reports{0};
 
  private:
   cublasLtHandle_t blas_ = nullptr;
@@ -57,7 +58,7 @@ struct MemoryPool;
 struct Capture {
   MemoryPool* pool = nullptr;
   Live* live = nullptr;
-  int rates = 0;  // updates of parameter groups so far
+  int groups = 0;  // updates of parameter groups so far
 };
 // Of the calling thread, or null.
 Capture* capture();

@@ -78,6 +78,7 @@ void train(const Options& options) {
   TrainerOptions setup{.epochs = options.epochs,
                        .validation_metrics = {ConfusionMatrix(10)},
                        .mixed_precision = options.precision == "bf16",
+                       .capture = options.capture,
                        .schedule_per = Per::step,
                        .checkpoint = options.checkpoint,
                        .best_checkpoint = options.best,
@@ -86,7 +87,8 @@ void train(const Options& options) {
                        .validation_name = "test"};
   std::optional<CosineAnnealingLR> cosine;
   if (options.schedule == "cosine")
-    setup.schedule = &cosine.emplace(*optimizer, CosineAnnealingLR::Options{.T_max = std::max<std::int64_t>(1, options.epochs * training.size())});
+    setup.schedule = &cosine.emplace(
+        *optimizer, CosineAnnealingLR::Options{.T_max = std::max<std::int64_t>(1, options.epochs * training.size())});
   for (const auto& log : logs) setup.callbacks.push_back(log.get());
 
   const Interrupt interrupt;  // the first Ctrl-C ends training after the current step, a second one the program

@@ -62,13 +62,15 @@ Options parse_options(int argc, char** argv) {
   add("--precision", o.precision, "fp32|tf32|bf16 [fp32]",
       "bf16 computes and keeps activations in 16 bits, weights in 32; tf32, on a GPU, rounds the factors of products")
       ->check(CLI::IsMember({"fp32", "tf32", "bf16"}));
+  app.add_flag("--capture", o.capture, "On a GPU, record the training step as a CUDA graph and launch that");
   add("--threads", o.threads, "N", "CPU threads; 0 means one for each core")->check(CLI::Range(0, 1024));
   auto* data = add("--data", o.data, "DIR", "Folder that holds data_batch_1.bin ... or cifar-10-batches-bin/");
   app.add_flag("--synthetic", o.synthetic, "Use the built-in synthetic pictures instead of CIFAR-10")->excludes(data);
   add("--limit", o.limit, "N", "Use only the first N training pictures and N / 5 test pictures; 0 means all")
       ->check(number(0, true, true));
   add("--checkpoint", o.checkpoint, "FILE", "Save the whole run here after each epoch and when it is interrupted");
-  add("--resume", o.resume, "FILE", "Go on with the run saved there (and save to it, without --checkpoint); another --epochs bends the cosine from there");
+  add("--resume", o.resume, "FILE",
+      "Go on with the run saved there (and save to it, without --checkpoint); another --epochs bends the cosine from there");
   add("--best", o.best, "FILE", "Save the run here whenever its test loss is the lowest so far");
   add("--report", o.report, "FILE.html", "Write a page with curves, confusion matrix, wrong pictures, times of layers");
   add("--log", o.logs, "PATH", "Write what happens to FILE.csv, FILE.jsonl, or a folder for TensorBoard; may be repeated")

@@ -15,6 +15,7 @@ struct Options {
   std::uint64_t seed = 0;
   std::string device = "auto";
   std::string precision = "fp32";
+  bool capture = false;
   std::string schedule = "cosine";
   int threads = 0;  // 0: every core
   std::optional<std::filesystem::path> data;

@@ -99,10 +99,10 @@ __global__ void __launch_bounds__(kThreads) grad_norm_kernel(Table table, double
 
 __device__ inline double norm_value(const double* norm) { return norm ? *norm : 0; }
 
-// Whether nothing may be changed, which is then reported.
+// Whether nothing may be changed: there is something to report, or now there is.
 __device__ inline bool refused(const GradTransform& transform, const double* norm, spool::cuda::Report* report) {
-  if (!transform.refuse_nonfinite || isfinite(*norm)) return false;
-  if (blockIdx.x == 0 && threadIdx.x == 0 && atomicCAS(&report->code, 0u, spool::cuda::Report::kNonfinite) == 0)
+  if (!transform.refuse_nonfinite || isfinite(*norm)) return report->code != 0;
+  if (blockIdx.x == 0 && threadIdx.x == 0 && atomicCAS(&report->code, 0u, spool::cuda::Report::kNonfiniteNorm) == 0)
     report->number = *norm;
   return true;
 }
@@ -118,9 +118,12 @@ __global__ void __launch_bounds__(kThreads) transform_kernel(Table table, GradTr
 }
 
 __global__ void __launch_bounds__(kThreads) sgd_kernel(Table table, SgdStep step, GradTransform transform, const double* norm,
-                                                       spool::cuda::Report* report, const Live* live, int rate) {
+                                                       spool::cuda::Report* report, const Live* live, int group) {
   if (refused(transform, norm, report)) return;
-  if (live) step.lr = live->rates[rate];
+  if (live) {
+    const Live::Group& now = live->groups[group];
+    step.lr = now.lr, step.momentum = now.momentum, step.weight_decay = now.weight_decay;
+  }
   const Row& row = row_of_block(table);
   const std::int64_t number = row.step + (live ? live->steps : 0);
   const SgdUpdate<double> update64(step, number);
@@ -146,9 +149,12 @@ __global__ void __launch_bounds__(kThreads) sgd_kernel(Table table, SgdStep step
 }
 
 __global__ void __launch_bounds__(kThreads) adam_kernel(Table table, AdamStep step, GradTransform transform, const double* norm,
-                                                        spool::cuda::Report* report, const Live* live, int rate) {
+                                                        spool::cuda::Report* report, const Live* live, int group) {
   if (refused(transform, norm, report)) return;
-  if (live) step.lr = live->rates[rate];
+  if (live) {
+    const Live::Group& now = live->groups[group];
+    step.lr = now.lr, step.beta1 = now.momentum, step.weight_decay = now.weight_decay;
+  }
   const Row& row = row_of_block(table);
   const std::int64_t number = row.step + (live ? live->steps : 0);
   const AdamUpdate<double> update64(step, number);
@@ -175,12 +181,13 @@ __global__ void __launch_bounds__(kThreads) adam_kernel(Table table, AdamStep st
   });
 }
 
-// Which of the live learning rates this update takes.
-int next_rate() {
+// Which of the live groups this update is of.
+int next_group() {
   spool::cuda::Capture* capture = spool::cuda::capture();
   if (!capture) return 0;
-  if (capture->rates == Live::kRates) throw CudaError("step", "a captured step updates at most 32 parameter groups; run without capture, or join groups");
-  return capture->rates++;
+  if (capture->groups == Live::kGroups)
+    throw CudaError("step", "a captured step updates at most 32 parameter groups; run without capture, or join groups");
+  return capture->groups++;
 }
 
 // The number read by ClipGradient, where it is read at all.
@@ -240,7 +247,7 @@ void transform_gradients(std::span<const Tensor> grads, const GradTransform& tra
 }
 
 void sgd(std::span<const SgdEntry> entries, const SgdStep& step, const GradTransform& transform, const Tensor& norm) {
-  const int rate = next_rate();
+  const int group = next_group();
   for_each_table(
       "SGD", entries[0].param, entries.size(),
       [&](Table& t, std::size_t i) {
@@ -248,12 +255,12 @@ void sgd(std::span<const SgdEntry> entries, const SgdStep& step, const GradTrans
         if (e.grad.defined()) t.add(e.param.dtype(), e.param.numel(), e.step, {&e.param, &e.grad, &e.momentum_buffer});
       },
       [&](Context& c, const Table& t, bool) {
-        launch(c, sgd_kernel, t.pieces, kThreads, t, step, transform, norm_data(transform, norm), c.report, live(), rate);
+        launch(c, sgd_kernel, t.pieces, kThreads, t, step, transform, norm_data(transform, norm), c.report, live(), group);
       });
 }
 
 void adam(std::span<const AdamEntry> entries, const AdamStep& step, const GradTransform& transform, const Tensor& norm) {
-  const int rate = next_rate();
+  const int group = next_group();
   for_each_table(
       "Adam", entries[0].param, entries.size(),
       [&](Table& t, std::size_t i) {
@@ -262,7 +269,7 @@ void adam(std::span<const AdamEntry> entries, const AdamStep& step, const GradTr
           t.add(e.param.dtype(), e.param.numel(), e.step, {&e.param, &e.grad, &e.exp_avg, &e.exp_avg_sq, &e.max_exp_avg_sq});
       },
       [&](Context& c, const Table& t, bool) {
-        launch(c, adam_kernel, t.pieces, kThreads, t, step, transform, norm_data(transform, norm), c.report, live(), rate);
+        launch(c, adam_kernel, t.pieces, kThreads, t, step, transform, norm_data(transform, norm), c.report, live(), group);
       });
 }
 
