@@ -111,7 +111,7 @@ TEST_CASE("Gathering and adding agree with the reference loops, in any order of 
   }
 }
 
-TEST_CASE("Adding at repeated indices gives the same bits with any number of threads [threads]", "[threads]") {
+TEST_CASE("Adding at repeated indices gives the same bits with any number of threads", "[threads]") {
   Generator generator(4);
   const Tensor index = randint(0, 50, {5000}, {.dtype = i64}, generator), grads = randn({5000, 64}, {}, generator);
   Tensor weight = randn({50, 64}, {}, generator).set_requires_grad();

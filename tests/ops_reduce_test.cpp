@@ -234,7 +234,7 @@ TEST_CASE("Every reduction agrees with the reference loops, in any order of dime
   }
 }
 
-TEST_CASE("The number of threads does not change the bits of a sum [threads]", "[threads]") {
+TEST_CASE("The number of threads does not change the bits of a sum", "[threads]") {
   Generator generator(5);
   const Tensor x = randn({1'000'003}, {}, generator), rows = randn({20'001, 33}, {}, generator),
                images = randn({16, 24, 20, 20}, {}, generator);
