@@ -72,11 +72,11 @@ void add_to_leaf(const Tensor& leaf, Tensor grad) {
 }
 
 void run_hooks(const Node& node, BackwardRun::Slots& grads) {
-  for (const auto& [nr, hook] : node.hooks->hooks)
+  for (const auto& [nr, hook] : node.extras->hooks)
     if (grads[nr].defined())
       if (Tensor replaced = hook(grads[nr]); replaced.defined())
         grads[nr] = fitted("a hook", replaced, node.outputs[nr].shape, node.outputs[nr].dtype, node.outputs[nr].device);
-  for (const auto& [nr, kept] : node.hooks->kept)
+  for (const auto& [nr, kept] : node.extras->kept)
     if (grads[nr].defined()) *kept = clone(grads[nr].detach()).contiguous();
 }
 
@@ -184,7 +184,7 @@ Node* BackwardRun::take_next() {
   node_ = queue_.top();
   queue_.pop();
   grads_out_ = waiting_.take(node_);
-  if (node_->hooks) run_hooks(*node_, grads_out_);
+  if (node_->extras) run_hooks(*node_, grads_out_);
   return node_;
 }
 
@@ -193,8 +193,8 @@ void BackwardRun::compute() {
   thread_state.layer = node.scope;
   grads_in_.assign(node.inputs.size(), Tensor());
   node.backward(std::span<const Tensor>(grads_out_.data(), grads_out_.size()), grads_in_);
+  if (detail::tape_observer) detail::tape_observer->ran(node, grads_out(), grads_in_);
   grads_out_.clear();
-  if (detail::tape_observer) detail::tape_observer->ran(node, grads_in_);
 }
 
 void BackwardRun::pass_on() {

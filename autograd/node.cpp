@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "spool/autograd/anomaly.h"
 #include "spool/autograd/creation.h"
 #include "spool/autograd/observer.h"
 #include "spool/core/errors.h"
@@ -14,6 +15,8 @@ std::atomic<std::uint64_t> next_seq{0};
 std::uint64_t take_seq() { return next_seq.fetch_add(1, std::memory_order_relaxed); }
 
 }  // namespace
+
+std::uint64_t next_node_seq() noexcept { return next_seq.load(std::memory_order_relaxed); }
 
 void retain(const Node* n) noexcept { n->RefCounted::retain(); }
 void release(const Node* n) noexcept { n->RefCounted::release(); }
@@ -53,8 +56,8 @@ Tensor Saved::get() const {
     throw GradError(owner_->op,
                     fmt::format("'{}', saved for the gradient, was overwritten in place, or moved by Module::to(), since "
                                 "(version {}, saved at version {}): "
-                                "work on a clone(), or run the forward pass again",
-                                name_, tensor_.version(), version_),
+                                "work on a clone(), or run the forward pass again{}",
+                                name_, tensor_.version(), version_, detail::overwrite_lines(*owner_, tensor_, version_)),
                     {{name_, tensor_}});
   if (!is_output_ || !thread_state.grad_enabled) return tensor_;
   // For a second derivative the output must lead back to this node.
@@ -68,6 +71,11 @@ Tensor Saved::get() const {
 Node::Node(const char* name) : op(name), seq(take_seq()), scope(thread_state.layer) {}
 
 Node::~Node() = default;
+
+NodeExtras& Node::make_extras() {
+  if (!extras) extras = std::make_unique<NodeExtras>();
+  return *extras;
+}
 
 void Node::free_saved() noexcept {
   ran = true;

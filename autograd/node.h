@@ -7,6 +7,7 @@
 #include <functional>
 #include <span>
 
+#include "spool/core/call_stack.h"
 #include "spool/core/inline_vector.h"
 #include "spool/core/tensor.h"
 #include "spool/core/thread_state.h"
@@ -52,6 +53,8 @@ class Saved {
   }
 
   const char* name() const noexcept { return name_; }
+  // Whether it is the operation's own output.
+  bool is_output() const noexcept { return is_output_; }
   // Without the checks of get(); for printing.
   const Tensor& peek() const noexcept { return tensor_; }
 
@@ -65,9 +68,12 @@ class Saved {
   bool freed_ = false;
 };
 
-struct NodeHooks {
+// What few nodes have.
+struct NodeExtras {
   std::vector<std::pair<std::uint32_t, std::function<Tensor(const Tensor&)>>> hooks;  // (output, hook)
   std::vector<std::pair<std::uint32_t, std::shared_ptr<Tensor>>> kept;                // outputs whose gradient is kept
+  CallStack recorded_at;                                                              // kept by DetectAnomaly
+  bool infinite = false;                                                              // an output is, as DetectAnomaly saw
 };
 
 struct Node : RefCounted, PooledObject {
@@ -79,7 +85,7 @@ struct Node : RefCounted, PooledObject {
   Inline<Edge, 3> inputs;
   Inline<Meta, 1> outputs;
   Inline<Saved*, 4> saved;
-  std::unique_ptr<NodeHooks> hooks;
+  std::unique_ptr<NodeExtras> extras;
   bool ran = false;  // backward has run and freed what was saved
 
   // Given the gradient of every output (undefined where none arrived; see `grad_or_zeros`), fills the gradient of every input that
@@ -87,6 +93,7 @@ struct Node : RefCounted, PooledObject {
   // Written with differentiable operations, so that it is itself differentiable while gradients are recorded.
   virtual void backward(std::span<const Tensor> grad_out, std::span<Tensor> grad_in) = 0;
 
+  NodeExtras& make_extras();
   bool needs(std::size_t input) const noexcept { return inputs[input].needed(); }
   void free_saved() noexcept;
 
@@ -119,6 +126,9 @@ Ref<N> record_list(std::span<const Tensor> inputs) {
 
 // Declares `output` to be the next output of `node`; returns it. Outputs that are not floating point stay outside of the graph. The last output of a node may take it over.
 Tensor set_history(Tensor output, Ref<Node> node);
+
+// The number of the node that is made next, on any thread.
+std::uint64_t next_node_seq() noexcept;
 
 // The gradient, or zeros where none arrived.
 Tensor grad_or_zeros(const Node& node, std::span<const Tensor> grad_out, std::size_t output);

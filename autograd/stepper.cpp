@@ -35,8 +35,10 @@ struct Stepper::Run {
   Tape tape;
   BackwardRun::Request request;
   BackwardRun engine;
-  const Node* node = nullptr;
+  const Node* node = nullptr;          // of `coming`, else of `last`
+  std::optional<BackwardStep> coming;  // known before it runs
   std::optional<BackwardStep> last;
+  bool stopped = false;  // by run_before, at `coming`
   bool broken = false;
 
   Run(const Tensor& output, const Tensor& grad, bool retain_graph)
@@ -48,37 +50,52 @@ Stepper::Stepper(const Tensor& loss, const Tensor& grad, BackwardOptions options
 
 Stepper::~Stepper() = default;
 
-bool Stepper::step() {
+// Makes the next node, and what has come in for it, known; false when none is left.
+bool Stepper::arrive() {
   if (run_->broken)
     throw GradError("Stepper",
                     "an earlier step threw, and its gradients are lost: run the forward pass again and make a new Stepper");
-  run_->last.reset();
+  if (run_->coming) return true;
   run_->broken = true;
   const NoGrad no_grad;
   const BackwardRun::Scope scope;
-  Node* node = run_->engine.take_next();
-  if (!node) {
+  run_->node = run_->engine.take_next();
+  if (run_->node) {
+    const Node& node = *run_->node;
+    BackwardStep& s = run_->coming.emplace();
+    s.number = run_->tape.number(&node);
+    s.op = node.op;
+    if (node.scope) s.layer = node.scope->path;
+    for (const Tensor& g : run_->engine.grads_out()) s.grads_out.push_back(copy_of(g));
+    for (const Saved* kept : node.saved)
+      if (kept->defined()) s.saved.push_back({kept->name(), kept->peek().shape(), kept->peek().dtype(), bytes_of(kept->peek())});
+  }
+  run_->broken = false;
+  return run_->node;
+}
+
+bool Stepper::step() {
+  const bool more = arrive();
+  run_->last.reset();
+  run_->stopped = false;
+  run_->broken = true;
+  const NoGrad no_grad;
+  const BackwardRun::Scope scope;
+  if (!more) {
     run_->engine.finish();
     run_->broken = false;
     return false;
   }
-  BackwardStep s{.number = run_->tape.number(node),
-                 .op = node->op,
-                 .layer = node->scope ? node->scope->path : "",
-                 .grads_out = {},
-                 .saved = {},
-                 .sent = {}};
-  for (const Tensor& g : run_->engine.grads_out()) s.grads_out.push_back(copy_of(g));
+  BackwardStep s = std::move(*run_->coming);
+  run_->coming.reset();
+  const Node& node = *run_->node;
   std::vector<Ref<Storage>> held;
-  for (const Saved* kept : node->saved) {
-    if (!kept->defined()) continue;
-    const Tensor& t = kept->peek();
-    s.saved.push_back({kept->name(), t.shape(), t.dtype(), bytes_of(t)});
-    if (std::find(held.begin(), held.end(), t.storage()) == held.end()) held.push_back(t.storage());
-  }
+  for (const Saved* kept : node.saved)
+    if (kept->defined() && std::find(held.begin(), held.end(), kept->peek().storage()) == held.end())
+      held.push_back(kept->peek().storage());
   run_->engine.compute();
-  for (std::size_t i = 0; i < node->inputs.size(); ++i) {
-    const Edge& e = node->inputs[i];
+  for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+    const Edge& e = node.inputs[i];
     const Tensor& g = run_->engine.grads_in()[i];
     if (g.defined() && e.needed())
       s.sent.push_back({run_->tape.name(e), copy_of(g), e.leaf.defined() && !BackwardRun::waits_for_hooks(e)});
@@ -86,23 +103,42 @@ bool Stepper::step() {
   run_->engine.pass_on();
   for (const Ref<Storage>& storage : held)
     if (storage->use_count() == 1) s.bytes_freed += storage->bytes();
-  run_->node = node;
   run_->last = std::move(s);
   run_->broken = false;
   return true;
 }
 
+void Stepper::check_name(const std::string& name) const {
+  const std::span<Node* const> nodes = run_->tape.nodes();
+  if (std::any_of(nodes.begin(), nodes.end(), [&](const Node* n) { return matches(*n, name); })) return;
+  std::set<std::string> ops;
+  for (const Node* n : nodes) ops.insert(n->op);
+  throw ValueError(
+      "Stepper", fmt::format("the tape has no operation, layer or leaf named '{}'; its operations are {}: see print_tape()", name,
+                             fmt::join(ops, ", ")));
+}
+
 bool Stepper::run_until(const std::string& name) {
-  if (std::none_of(run_->tape.nodes().begin(), run_->tape.nodes().end(), [&](const Node* n) { return matches(*n, name); })) {
-    std::set<std::string> ops;
-    for (const Node* n : run_->tape.nodes()) ops.insert(n->op);
-    throw ValueError("Stepper",
-                     fmt::format("the tape has no operation, layer or leaf named '{}'; its operations are {}: see print_tape()",
-                                 name, fmt::join(ops, ", ")));
-  }
+  check_name(name);
   while (step())
     if (matches(*run_->node, name)) return true;
   return false;
+}
+
+bool Stepper::run_before(const std::string& name) {
+  check_name(name);
+  if (run_->stopped) step();
+  while (arrive()) {
+    if (matches(*run_->node, name)) return run_->stopped = true;
+    step();
+  }
+  step();  // the end: leaves with hooks
+  return false;
+}
+
+const BackwardStep& Stepper::next() {
+  if (!arrive()) throw GradError("Stepper", "there is no next step: the backward pass is at its end");
+  return *run_->coming;
 }
 
 const BackwardStep& Stepper::last() const {
@@ -111,18 +147,27 @@ const BackwardStep& Stepper::last() const {
   return *run_->last;
 }
 
-void Stepper::print(std::ostream& out) const {
-  const BackwardStep& s = last();
+namespace {
+std::string came_in_text(const BackwardStep& s) {
   std::string text = fmt::format("#{} {}", s.number, s.op);
   if (!s.layer.empty()) text += fmt::format("   ({})", s.layer);
   for (const Tensor& g : s.grads_out) text += "\n  came in   " + gradient_text(g);
   for (const BackwardStep::Saved& saved : s.saved)
     text += fmt::format("\n  saved     {} {} {}", saved.name, to_string(saved.shape), bytes_text(saved.bytes));
   if (const Explanation* e = find_explanation(s.op)) text += fmt::format("\n  formula   {}", e->backward);
+  return text;
+}
+}  // namespace
+
+void Stepper::print(std::ostream& out) const {
+  const BackwardStep& s = last();
+  std::string text = came_in_text(s);
   for (const BackwardStep::Sent& sent : s.sent)
     text +=
         fmt::format("\n  went out  {} to {}{}", gradient_text(sent.grad), sent.to, sent.accumulated ? ", added to its grad" : "");
   out << text << "\n  freed     " << bytes_text(s.bytes_freed) << '\n';
 }
+
+void Stepper::print_next(std::ostream& out) { out << came_in_text(next()) << "\n  has not run\n"; }
 
 }  // namespace spool

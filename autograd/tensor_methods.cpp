@@ -4,6 +4,7 @@
 #include "spool/autograd/creation.h"
 #include "spool/autograd/grad_mode.h"
 #include "spool/autograd/node.h"
+#include "spool/autograd/observer.h"
 #include "spool/autograd/ops.h"
 #include "spool/core/errors.h"
 #include "spool/kernels/elementwise.h"
@@ -94,10 +95,6 @@ void Tensor::set_grad(Tensor grad) {
 Tensor Tensor::detach() const { return alias(*this, shape(), strides(), offset()); }
 
 namespace {
-NodeHooks& hooks_of(Node& node) {
-  if (!node.hooks) node.hooks = std::make_unique<NodeHooks>();
-  return *node.hooks;
-}
 TensorExtras& extras_of(TensorImpl& t) {
   if (!t.extras) t.extras = std::make_unique<TensorExtras>();
   return *t.extras;
@@ -112,14 +109,14 @@ void Tensor::retain_grad() const {
   TensorImpl& t = get();
   if (!t.grad_fn || (t.extras && t.extras->kept_grad)) return;
   extras_of(t).kept_grad = std::make_shared<Tensor>();
-  hooks_of(*t.grad_fn).kept.emplace_back(t.output_nr, t.extras->kept_grad);
+  t.grad_fn->make_extras().kept.emplace_back(t.output_nr, t.extras->kept_grad);
 }
 
 void Tensor::register_hook(std::function<Tensor(const Tensor&)> hook) const {
   check_has_grad("register_hook", *this);
   TensorImpl& t = get();
   if (t.grad_fn)
-    hooks_of(*t.grad_fn).hooks.emplace_back(t.output_nr, std::move(hook));
+    t.grad_fn->make_extras().hooks.emplace_back(t.output_nr, std::move(hook));
   else
     extras_of(t).hooks.push_back(std::move(hook));
 }
@@ -177,7 +174,7 @@ Tensor& apply_in_place(const char* name, Tensor& self, const Tensor& other) {
   check_in_place(name, self, &other);
   const Tensor o = operand_for(name, self, other);
   kernels::binary(Op{}, self, o, self);
-  self.storage()->bump_version();
+  mark_overwritten(name, self);
   return self;
 }
 
@@ -196,14 +193,14 @@ Tensor& Tensor::copy_(const Tensor& source) {
   Tensor s = source.shape() == shape() ? source : source.expand(shape());
   if (s.storage() == storage()) s = s.clone();
   kernels::copy(s, *this);
-  storage()->bump_version();
+  mark_overwritten("copy_", *this);
   return *this;
 }
 
 Tensor& Tensor::fill_(Scalar value) {
   check_in_place("fill_", *this);
   kernels::fill(*this, value);
-  storage()->bump_version();
+  mark_overwritten("fill_", *this);
   return *this;
 }
 

@@ -37,6 +37,19 @@ if(SPOOL_ONEDNN)
   endif()
 endif()
 
+set(SPOOL_WITH_LIBDW OFF)
+if(SPOOL_LIBDW)
+  find_path(SPOOL_LIBDW_INCLUDE elfutils/libdwfl.h)
+  find_library(SPOOL_LIBDW_LIBRARY dw)
+  if(SPOOL_LIBDW_INCLUDE AND SPOOL_LIBDW_LIBRARY)
+    list(APPEND SPOOL_PRIVATE_LIBRARIES dw)  # by its name, which holds on other machines too
+    set(SPOOL_WITH_LIBDW ON)
+  else()
+    message(WARNING "Spool: libdw of elfutils was not found, so errors about NaN and in-place writes name no source lines. On Debian or Ubuntu: apt install libdw-dev; "
+      "-DSPOOL_LIBDW=OFF silences this")
+  endif()
+endif()
+
 if(SPOOL_BUILD_EXAMPLES OR SPOOL_BUILD_TESTS)
   find_package(CURL QUIET)
   spool_need(CURL_FOUND "libcurl" "downloads of data sets" "libcurl4-openssl-dev")

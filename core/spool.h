@@ -1,5 +1,6 @@
 // All of Spool: `#include <spool/spool.h>`.
 #pragma once
+#include <spool/autograd/anomaly.h>
 #include <spool/autograd/autocast.h>
 #include <spool/autograd/autograd.h>
 #include <spool/autograd/creation.h>

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "spool/autograd/grad_mode.h"
+#include "spool/autograd/observer.h"
 #include "spool/autograd/ops.h"
 #include "spool/core/errors.h"
 #include "spool/kernels/optim.h"
@@ -75,7 +76,7 @@ Tensor clip_grad_norm_(std::span<const Tensor> parameters, double max_norm, Clip
   kernels::grad_norm(grads, options.norm_type, 1, norm);
   if (options.error_if_nonfinite) detail::check_finite_norm("clip_grad_norm_", norm, parameters.data(), parameters.size());
   kernels::transform_gradients(grads, {.max_norm = max_norm}, norm);
-  for (const Tensor& g : grads) g.storage()->bump_version();
+  for (const Tensor& g : grads) mark_overwritten("clip_grad_norm_", g);
   return norm;
 }
 
@@ -84,7 +85,7 @@ void clip_grad_value_(std::span<const Tensor> parameters, double clip_value) {
   const std::vector<Tensor> grads = gradients_of("clip_grad_value_", parameters);
   if (grads.empty()) return;
   kernels::transform_gradients(grads, {.clip_value = clip_value}, {});
-  for (const Tensor& g : grads) g.storage()->bump_version();
+  for (const Tensor& g : grads) mark_overwritten("clip_grad_value_", g);
 }
 
 }  // namespace spool

@@ -8,6 +8,7 @@
 
 #include "spool/autograd/creation.h"
 #include "spool/autograd/grad_mode.h"
+#include "spool/autograd/observer.h"
 #include "spool/core/errors.h"
 #include "spool/kernels/optim.h"
 #include "spool/optim/gradients.h"
@@ -176,7 +177,7 @@ void Optimizer::step(StepOptions options) {
     if (any) update(groups_[g], slots_[g], transform, last_norm_);
     for (Slot& s : slots_[g]) {
       if (!s.grad.defined()) continue;
-      s.param.storage()->bump_version();
+      mark_overwritten(name_, s.param);
       s.param.impl()->grad_state = GradState::used;
       s.grad = {};
     }

@@ -117,3 +117,55 @@ TEST_CASE("A stepper keeps the graph where asked, calls hooks of leaves at the e
   CHECK(contains(message_of<GradError>([&] { second.step(); }), "an earlier step threw"));
   CHECK(contains(message_of<GradError>([&] { Stepper(ones({2})); }), "does not depend"));
 }
+
+TEST_CASE("A stepper stops before an operation, a layer or a parameter, and shows what has arrived") {
+  manual_seed(0);
+  ConvNet model;
+  const Tensor x = randn({2, 3, 32, 32}), labels = randint(0, 10, {2});
+  cross_entropy(model(x), labels).backward();
+  const auto want = gradients(model);
+  Stepper stepper(cross_entropy(model(x), labels));
+  REQUIRE(stepper.run_before("fc1.weight"));
+  CHECK(stepper.next().op == "linear");
+  CHECK(stepper.next().layer == "fc1");
+  CHECK(stepper.next().grads_out.at(0).shape() == Shape{2, 256});
+  CHECK(stepper.next().saved.size() == 2);
+  CHECK(stepper.next().sent.empty());
+  CHECK(model.fc2.weight.grad().defined());
+  CHECK_FALSE(model.fc1.weight.grad().defined());
+  std::ostringstream coming, done;
+  stepper.print_next(coming);
+  const std::size_t number = stepper.next().number;
+  REQUIRE(stepper.step());
+  CHECK(stepper.last().number == number);
+  CHECK(model.fc1.weight.grad().defined());
+  stepper.print(done);
+  const std::string common = coming.str().substr(0, coming.str().find("\n  has not run"));
+  CHECK(contains(common, "came in   [2, 256]"));
+  CHECK(done.str().rfind(common + "\n  went out  ", 0) == 0);
+  // The same node again and again is not what one wants: from a stop it goes on to the next one.
+  std::vector<std::string> layers;
+  while (stepper.run_before("conv2d")) layers.push_back(stepper.next().layer);
+  CHECK(layers == std::vector<std::string>{"conv2", "conv1"});
+  CHECK(gradients(model) == want);
+  CHECK_THROWS_AS(stepper.next(), GradError);
+  CHECK_FALSE(stepper.run_before("conv2d"));
+  CHECK(contains(message_of<ValueError>([&] { stepper.run_before("conv3d"); }), "'conv3d'"));
+}
+
+TEST_CASE("A stepper stops before its first node, mixes both ways to run, and calls hooks of leaves at the end") {
+  Tensor a = tensor({3.f, 4.f}).set_requires_grad();
+  int calls = 0;
+  a.register_hook([&](const Tensor& g) { return ++calls, g; });
+  Stepper stepper(square(a).sum());
+  CHECK(stepper.next().op == "sum");
+  REQUIRE(stepper.run_before("sum"));
+  CHECK(stepper.next().grads_out.at(0).item<float>() == 1);
+  REQUIRE(stepper.run_until("sum"));
+  REQUIRE(stepper.run_before("square"));
+  CHECK(stepper.last().op == "sum");
+  CHECK(calls == 0);
+  CHECK_FALSE(stepper.run_before("square"));
+  CHECK(calls == 1);
+  CHECK(a.grad().to_vector<float>() == std::vector<float>{6, 8});
+}

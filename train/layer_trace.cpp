@@ -88,7 +88,7 @@ void LayerTrace::recorded(Node& n, const Tensor& output) {
   start();
 }
 
-void LayerTrace::ran(Node& n, std::span<const Tensor>) {
+void LayerTrace::ran(Node& n, std::span<const Tensor>, std::span<const Tensor>) {
   if (const auto at = row_of_.find(&n); at != row_of_.end()) rows_[at->second].backward += seconds_since_last();
   start();
 }

@@ -27,7 +27,7 @@ class LayerTrace final : public TapeObserver {
 
   explicit LayerTrace(Module& model);
   void recorded(Node& node, const Tensor& output) override;
-  void ran(Node& node, std::span<const Tensor> grad_in) override;
+  void ran(Node& node, std::span<const Tensor> grad_out, std::span<const Tensor> grad_in) override;
   // Time is counted from here.
   void start() { last_ = std::chrono::steady_clock::now(); }
   const std::vector<Row>& rows() const { return rows_; }

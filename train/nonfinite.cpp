@@ -6,7 +6,6 @@
 
 #include "spool/autograd/autograd.h"
 #include "spool/autograd/creation.h"
-#include "spool/autograd/observer.h"
 #include "spool/autograd/ops.h"
 #include "spool/train/keep_gradients.h"
 #if SPOOL_WITH_CUDA
@@ -16,15 +15,15 @@
 namespace spool {
 namespace {
 
-bool has_nan(const Tensor& t) {
-  NoGrad guard;
-  return any(isnan(t)).item<bool>();
-}
-
 std::string place(const Node& n) {
   std::string text = n.op;
   if (n.scope) text += fmt::format(", layer {}   {}", n.scope->path, n.scope->description);
   return text;
+}
+
+// The line of a node that was recorded while a Finder was alive.
+std::string line_of(const Node& n, const char* what) {
+  return has_source_lines() ? to_string(n.extras->recorded_at.frames(1), what) : std::string();
 }
 
 // Remembers the first infinity and the first NaN of a forward pass, and the first of either of a backward pass.
@@ -36,14 +35,17 @@ class Finder final : public TapeObserver {
   std::optional<Found> infinite, nan, gradient;
 
   void recorded(Node& n, const Tensor& output) override {
+    detail::keep_call_stack(n);
     if (nan || !is_floating(output.dtype()) || all_finite(output)) return;
     const bool is_nan = has_nan(output);
     if (is_nan)
-      nan = found(n, fmt::format("  the first NaN is in the output {} of {}", to_string(output.shape()), place(n)));
+      nan = found(
+          n, fmt::format("  the first NaN is in the output {} of {}{}", to_string(output.shape()), place(n), line_of(n, "")));
     else if (!infinite)
-      infinite = found(n, fmt::format("  the first infinity is in the output {} of {}", to_string(output.shape()), place(n)));
+      infinite = found(n, fmt::format("  the first infinity is in the output {} of {}{}", to_string(output.shape()), place(n),
+                                      line_of(n, "")));
   }
-  void ran(Node& n, std::span<const Tensor> grads) override {
+  void ran(Node& n, std::span<const Tensor>, std::span<const Tensor> grads) override {
     if (gradient) return;
     for (std::size_t i = 0; i < grads.size(); ++i) {
       if (!grads[i].defined() || all_finite(grads[i])) continue;
@@ -51,8 +53,8 @@ class Finder final : public TapeObserver {
       const std::string of = e.leaf.defined() && !e.leaf.name().empty() ? "'" + e.leaf.name() + "'"
                              : e.node                                   ? fmt::format("its input, the output of {}", e.node->op)
                                                                         : fmt::format("its input {}", i);
-      gradient = found(n, fmt::format("  the first {} is in the gradient that the backward of {}\n  gave to {}",
-                                      has_nan(grads[i]) ? "NaN" : "infinity", place(n), of));
+      gradient = found(n, fmt::format("  the first {} is in the gradient that the backward of {}\n  gave to {}{}",
+                                      has_nan(grads[i]) ? "NaN" : "infinity", place(n), of, line_of(n, "recorded")));
       return;
     }
   }
@@ -82,12 +84,6 @@ void detail::report_nonfinite([[maybe_unused]] const Tensor& loss) {
 #if SPOOL_WITH_CUDA
   kernels::report_nonfinite(loss);
 #endif
-}
-
-bool all_finite(const Tensor& t) {
-  if (!t.defined() || !is_floating(t.dtype()) || t.numel() == 0) return true;
-  NoGrad guard;
-  return all(isfinite(t.detach())).item<bool>();
 }
 
 ForwardState::ForwardState(const Module& model) {

@@ -3,6 +3,7 @@
 #include <span>
 #include <string>
 
+#include "spool/autograd/anomaly.h"
 #include "spool/core/errors.h"
 #include "spool/data/dataset.h"
 #include "spool/train/evaluate.h"
@@ -49,8 +50,5 @@ namespace detail {
 // Has a device report a loss that is not finite, when the host next waits.
 void report_nonfinite(const Tensor& loss);
 }  // namespace detail
-
-// Whether every element of a tensor is finite; true for types that have no infinities.
-bool all_finite(const Tensor& t);
 
 }  // namespace spool

@@ -6,6 +6,7 @@
 #include "spool/autograd/creation.h"
 #include "spool/autograd/grad_mode.h"
 #include "spool/autograd/node.h"
+#include "spool/autograd/observer.h"
 #include "spool/autograd/ops.h"
 #include "spool/autograd/ops/checks.h"
 #include "spool/autograd/ops/internal.h"
@@ -81,7 +82,7 @@ Operands prepare(const char* op, const Tensor& input, const Tensor& scale, const
   const auto store = [](Tensor& running, const Tensor& updated) {
     if (!running.defined()) return;
     if (updated.storage() == running.storage())
-      running.storage()->bump_version();
+      mark_overwritten("batch_norm", running);
     else
       running.copy_(updated);
   };

@@ -66,6 +66,18 @@ int main() {
   std::cout << "another step: " << stepper.step() << "\n";
   // [/until]
   {
+    // [before]
+    for (Tensor p : net.parameters()) p.set_grad({});
+    Stepper again(cross_entropy(net(x), labels));
+    while (again.run_before("conv.weight")) {
+      again.print_next(std::cout);
+      std::cout << "fc.weight has a gradient: " << net.fc.weight.grad().defined();
+      std::cout << ", conv.weight: " << net.conv.weight.grad().defined() << "\n";
+    }
+    std::cout << "at the end, conv.weight: " << net.conv.weight.grad().defined() << "\n";
+    // [/before]
+  }
+  {
     // [same]
     const Tensor stepped = net.conv.weight.grad();
     for (Tensor p : net.parameters()) p.set_grad({});

@@ -39,6 +39,24 @@ struct LogNet : Module {
 };
 // [/nan_net]
 
+// [anomaly_step]
+Tensor loss_of(LogNet& net) { return cross_entropy(net(randn({16, 4})), zeros({16}, {.dtype = i64})); }
+
+Tensor distance_to_origin(const Tensor& points) {
+  const Tensor squares = square(points).sum({1});
+  return sqrt(squares).sum();
+}
+// [/anomaly_step]
+
+// [overwrite]
+Tensor scaled(const Tensor& x) {
+  Tensor scale = full({3}, 2);
+  const Tensor y = x * scale;
+  scale.add_(1);
+  return y.sum();
+}
+// [/overwrite]
+
 // [repeat]
 // The same layer many times over, as a recurrent network does.
 struct Repeat : Module {
@@ -127,6 +145,22 @@ int main() {
     cross_entropy(net(randn({16, 4})), zeros({16}, {.dtype = i64})).backward();
     expect_error([&] { sgd.step({.check_finite = true}); });
     // [/check_finite]
+    {
+      // [anomaly]
+      const DetectAnomaly guard;
+      expect_error([&] { loss_of(net); });
+      const Tensor points = tensor({3, 4, 0, 0}).reshape({2, 2}).set_requires_grad();
+      const Tensor distances = distance_to_origin(points);
+      expect_error([&] { distances.backward(); });
+      // [/anomaly]
+    }
+    // [overwritten]
+    const Tensor x = ones({3}).set_requires_grad();
+    expect_error([&] { scaled(x).backward(); });
+    const DetectAnomaly guard;
+    const Tensor sum = scaled(x);
+    expect_error([&] { sum.backward(); });
+    // [/overwritten]
   }
   {
     // [explode]
